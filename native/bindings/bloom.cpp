@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include "structure.hpp"
 #include "tidings/tracking/bloom.hpp"
 
 namespace nb = nanobind;
@@ -37,7 +38,7 @@ void contains(const Bloom& filter, Ids ids, Found found) {
 
 }  // namespace
 
-void bind_bloom(nb::module_& m) {
+static void bind_bloom(nb::module_& m) {
     nb::class_<Bloom>(m, "Bloom")
         .def(nb::init<uint64_t, uint32_t>(), "bits"_a, "hashes"_a)
         .def_prop_ro("bits", &Bloom::bits)
@@ -54,3 +55,5 @@ void bind_bloom(nb::module_& m) {
         .def("to_bytes", &to_bytes)
         .def_static("from_bytes", &from_bytes, "data"_a);
 }
+
+static const tidings::Structure structure{"bloom", bind_bloom};

@@ -9,6 +9,7 @@
 
 #include "python_batch.hpp"
 #include "python_values.hpp"
+#include "structure.hpp"
 #include "tidings/codec/predicate.hpp"
 #include "tidings/codec/program.hpp"
 #include "tidings/codec/writer.hpp"
@@ -275,7 +276,7 @@ private:
 
 }  // namespace
 
-void bind_codec(nb::module_& m) {
+static void bind_codec(nb::module_& m) {
     m.def("decode_message", &decode_message, nb::arg("data"), nb::sig("def decode_message(data: object) -> " MESSAGE_PARTS));
     m.def("encode_message", &encode_message, nb::arg("persistent"), nb::arg("queue"), nb::arg("priority"), nb::arg("id"),
           nb::arg("destination"), nb::arg("headers"), nb::arg("properties"), nb::arg("body"),
@@ -303,3 +304,5 @@ void bind_codec(nb::module_& m) {
         .def("evaluate_one", &PyProgram::evaluate_one, nb::arg("batch"), nb::arg("i"), nb::arg("budget"),
              "The truth of entry i; None: unknown, or the budget is exhausted.");
 }
+
+static const tidings::Structure structure{"codec", bind_codec};

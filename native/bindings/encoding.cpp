@@ -4,6 +4,7 @@
 
 #include "python_arrays.hpp"
 #include "python_batch.hpp"
+#include "structure.hpp"
 #include "tidings/encoding/encoding.hpp"
 
 using namespace tidings;
@@ -51,7 +52,7 @@ std::tuple<Array<uint64_t>, Array<uint64_t>> elements(const Encoder& encoder, co
 
 }  // namespace
 
-void bind_encoding(nb::module_& m) {
+static void bind_encoding(nb::module_& m) {
     nb::class_<Encoder>(m, "Encoder")
         .def("__init__", [](Encoder* self, uint32_t bits, uint32_t hashes, uint64_t key, bool graded) {
             new (self) Encoder(make_encoder(bits, hashes, key, graded));
@@ -59,3 +60,5 @@ void bind_encoding(nb::module_& m) {
         .def("vectors", &vectors, "batch"_a)
         .def("elements", &elements, "batch"_a);
 }
+
+static const tidings::Structure structure{"encoding", bind_encoding};

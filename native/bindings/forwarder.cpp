@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python_forwarder.hpp"
+#include "structure.hpp"
 
 using namespace tidings;
 
@@ -28,15 +29,15 @@ void bind_sinks(nb::class_<PyForwarder>& type) {
         .def("mailbox", [](PyForwarder& self, nb::bytes predicate) { return self.forwarder.mailbox(view_of(predicate)); },
              nb::arg("predicate"), "A sink whose messages come back as events. Returns its number.")
         .def("unsubscribe", [](PyForwarder& self, uint32_t sink) { self.forwarder.unsubscribe(sink); }, nb::arg("sink"))
-        .def("take_credit", [](PyForwarder& self, uint32_t sink) { return self.forwarder.outlets().sink_at(sink).take_credit(); }, nb::arg("sink"),
+        .def("take_credit", [](PyForwarder& self, uint32_t sink) { return self.forwarder.output_queues().sink_at(sink).take_credit(); }, nb::arg("sink"),
              "Take back the credit that is left; returns how much that was.")
-        .def("credit", [](PyForwarder& self, uint32_t sink, uint32_t more, int64_t now_ms) { self.forwarder.outlets().credit(sink, more, now_ms); },
+        .def("credit", [](PyForwarder& self, uint32_t sink, uint32_t more, int64_t now_ms) { self.forwarder.output_queues().credit(sink, more, now_ms); },
              nb::arg("sink"), nb::arg("more"), nb::arg("now_ms"))
         .def("match", [](PyForwarder& self, nb::bytes message) { return self.forwarder.match(view_of(message)); }, nb::arg("message"),
              "The mailbox sinks that match.")
         .def("publish",
              [](PyForwarder& self, nb::bytes message, int64_t now_ms, std::optional<uint32_t> publisher) {
-                 self.forwarder.publish(view_of(message), now_ms, publisher.value_or(Outlets::nobody));
+                 self.forwarder.publish(view_of(message), now_ms, publisher.value_or(OutputQueues::nobody));
              },
              nb::arg("message"), nb::arg("now_ms"), nb::arg("connection").none(),
              "Serve the direct sinks that match; `connection` is the publisher's, if it has one.")
@@ -44,39 +45,39 @@ void bind_sinks(nb::class_<PyForwarder>& type) {
              nb::arg("messages"),
              nb::sig("def deliver(self, connection: int, subscription: int, attempts: list[int], tags: list[int], messages: list[bytes]) -> None"))
         .def("sink_counts", [](PyForwarder& self, uint32_t index) {
-                 const Sink& sink = self.forwarder.outlets().sink_at(index);
+                 const Sink& sink = self.forwarder.output_queues().sink_at(index);
                  return nb::make_tuple(sink.delivered, sink.dropped, sink.backlog_bytes, sink.stalled);
              }, nb::arg("sink"), nb::sig("def sink_counts(self, sink: int) -> tuple[int, int, int, bool]"),
              "Delivered, dropped, bytes waiting, stalled.");
 }
 
 void bind_output(nb::class_<PyForwarder>& type) {
-    type.def("send", [](PyForwarder& self, uint32_t connection, nb::bytes bytes) { self.forwarder.outlets().send(connection, view_of(bytes)); },
+    type.def("send", [](PyForwarder& self, uint32_t connection, nb::bytes bytes) { self.forwarder.output_queues().send(connection, view_of(bytes)); },
              nb::arg("connection"), nb::arg("data"))
         .def("confirm",
              [](PyForwarder& self, uint32_t connection, const std::vector<uint32_t>& receipts) {
-                 Connection& confirmed = self.forwarder.outlets().at(connection);
+                 Connection& confirmed = self.forwarder.output_queues().at(connection);
                  confirmed.receipts = receipts;
-                 self.forwarder.outlets().answer_receipts(confirmed);
+                 self.forwarder.output_queues().answer_receipts(confirmed);
              },
              nb::arg("connection"), nb::arg("receipts"), "These publications are accepted.")
-        .def("room", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().room(connection); }, nb::arg("connection"))
-        .def("take_dirty", [](PyForwarder& self) { return self.forwarder.outlets().take_dirty(); })
+        .def("room", [](PyForwarder& self, uint32_t connection) { return self.forwarder.output_queues().room(connection); }, nb::arg("connection"))
+        .def("take_dirty", [](PyForwarder& self) { return self.forwarder.output_queues().take_dirty(); })
         .def("take", &PyForwarder::take, nb::arg("connection"), nb::arg("bytes_max"), nb::arg("now_ms"),
              nb::sig("def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes"))
         .def("write_all", &PyForwarder::write_all, nb::arg("bytes_max"), nb::arg("now_ms"),
              nb::sig("def write_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]"))
-        .def("set_socket", [](PyForwarder& self, uint32_t connection, int socket) { self.forwarder.outlets().at(connection).socket = socket; },
+        .def("set_socket", [](PyForwarder& self, uint32_t connection, int socket) { self.forwarder.output_queues().at(connection).socket = socket; },
              nb::arg("connection"), nb::arg("socket"), "Where `write_all` writes its output; -1: nowhere.")
-        .def("written_ms", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().at(connection).written_ms; },
+        .def("written_ms", [](PyForwarder& self, uint32_t connection) { return self.forwarder.output_queues().at(connection).written_ms; },
              nb::arg("connection"), "When there was output for it last.")
-        .def("has_output", [](PyForwarder& self) { return self.forwarder.outlets().has_output(); })
-        .def("output_bytes", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().at(connection).output.size(); },
+        .def("has_output", [](PyForwarder& self) { return self.forwarder.output_queues().has_output(); })
+        .def("output_bytes", [](PyForwarder& self, uint32_t connection) { return self.forwarder.output_queues().at(connection).output.size(); },
              nb::arg("connection"))
-        .def("set_writable", [](PyForwarder& self, uint32_t connection, bool writable) { self.forwarder.outlets().set_writable(connection, writable); },
+        .def("set_writable", [](PyForwarder& self, uint32_t connection, bool writable) { self.forwarder.output_queues().set_writable(connection, writable); },
              nb::arg("connection"), nb::arg("writable"))
-        .def("has_resumable", [](PyForwarder& self) { return self.forwarder.outlets().has_resumable(); })
-        .def("take_resumable", [](PyForwarder& self) { return self.forwarder.outlets().take_resumable(); })
+        .def("has_resumable", [](PyForwarder& self) { return self.forwarder.output_queues().has_resumable(); })
+        .def("take_resumable", [](PyForwarder& self) { return self.forwarder.output_queues().take_resumable(); })
         .def("check_stalls", &PyForwarder::check_stalls, nb::arg("now_ms"));
 }
 
@@ -150,7 +151,7 @@ void bind_network(nb::class_<PyForwarder>& type) {
              nb::arg("message"))
         .def("enter",
              [](PyForwarder& self, nb::bytes message, int64_t now_ms, std::optional<uint32_t> publisher) {
-                 self.forwarder.enter(view_of(message), now_ms, publisher.value_or(Outlets::nobody));
+                 self.forwarder.enter(view_of(message), now_ms, publisher.value_or(OutputQueues::nobody));
              },
              nb::arg("message"), nb::arg("now_ms"), nb::arg("connection").none(),
              "Send a message that is not persistent to the other brokers that want it.")
@@ -163,8 +164,7 @@ void bind_network(nb::class_<PyForwarder>& type) {
 
 }  // namespace
 
-void bind_forwarder(nb::module_& m) {
-    m.def("now_ms", &now_ms, "Milliseconds since 1970.");
+static void bind_forwarder(nb::module_& m) {
     nb::class_<PyForwarder> type(m, "Forwarder", "From the bytes of a socket read to the output of every sink they match.");
     type.def("__init__",
              [](PyForwarder* self, size_t read_bytes, size_t output_bytes_max, size_t memory_bytes_max, size_t login_frame_bytes_max,
@@ -174,8 +174,8 @@ void bind_forwarder(nb::module_& m) {
              nb::kw_only(), nb::arg("read_bytes") = 64 << 10, nb::arg("output_bytes_max") = 1 << 20, nb::arg("memory_bytes_max") = 256 << 20,
              nb::arg("login_frame_bytes_max") = 64 << 10, nb::arg("stall_ms") = 1000)
         .def_prop_ro("buffer", &PyForwarder::view, nb::sig("def buffer(self) -> memoryview"))
-        .def("open", [](PyForwarder& self) { return self.forwarder.outlets().open(); })
-        .def("close", [](PyForwarder& self, uint32_t connection) { self.forwarder.outlets().close(connection); }, nb::arg("connection"))
+        .def("open", [](PyForwarder& self) { return self.forwarder.output_queues().open(); })
+        .def("close", [](PyForwarder& self, uint32_t connection) { self.forwarder.output_queues().close(connection); }, nb::arg("connection"))
         .def("log_in", [](PyForwarder& self, uint32_t connection, size_t frame_bytes_max, bool checks) { self.forwarder.log_in(connection, frame_bytes_max, checks); },
              nb::arg("connection"), nb::arg("frame_bytes_max"), nb::arg("checks_destinations"))
         .def("allow", [](PyForwarder& self, uint32_t connection, nb::str destination) { self.forwarder.allow(connection, text_of(destination)); },
@@ -184,13 +184,13 @@ void bind_forwarder(nb::module_& m) {
         .def("transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
              nb::arg("connection"), nb::arg("session"), nb::arg("on"), "Whether messages of this session wait for a commit.")
         .def("ignore", [](PyForwarder& self, uint32_t connection) { self.forwarder.ignore(connection); }, nb::arg("connection"))
-        .def("record_in", [](PyForwarder& self, Tracker& tracker) { self.forwarder.outlets().use_tracker(tracker); }, nb::arg("tracker"),
+        .def("record_in", [](PyForwarder& self, Tracker& tracker) { self.forwarder.output_queues().use_tracker(tracker); }, nb::arg("tracker"),
              nb::keep_alive<1, 2>(), "What passes from now on is recorded there.")
         .def("set_subscriber",
-             [](PyForwarder& self, uint32_t connection, uint32_t subscriber) { self.forwarder.outlets().set_subscriber(connection, subscriber); },
+             [](PyForwarder& self, uint32_t connection, uint32_t subscriber) { self.forwarder.output_queues().set_subscriber(connection, subscriber); },
              nb::arg("connection"), nb::arg("subscriber"))
         .def("watch_clock",
-             [](PyForwarder& self, uint32_t connection, int64_t skew_ms_max) { self.forwarder.outlets().at(connection).skew_ms_max = skew_ms_max; },
+             [](PyForwarder& self, uint32_t connection, int64_t skew_ms_max) { self.forwarder.output_queues().at(connection).skew_ms_max = skew_ms_max; },
              nb::arg("connection"), nb::arg("skew_ms_max"))
         .def("hold", [](PyForwarder& self, uint32_t connection) { self.forwarder.hold(connection); }, nb::arg("connection"),
              "Parse nothing more of this connection until `release`.")
@@ -203,17 +203,17 @@ void bind_forwarder(nb::module_& m) {
         .def("resume", &PyForwarder::resume, nb::arg("connection"), nb::arg("now_ms"))
         .def("events", &PyForwarder::events, nb::sig("def events(self) -> list[tidings.kernel.events.PlaneEvent]"),
              "What only Python can do, in order.")
-        .def("has_events", [](PyForwarder& self) { return !self.forwarder.outlets().events.empty(); })
+        .def("has_events", [](PyForwarder& self) { return !self.forwarder.output_queues().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("grade_sums", &PyForwarder::grade_sums, nb::sig("def grade_sums(self) -> tuple[float, float, float]"),
              "Sums over all messages of the replication grade, its square and its cube.")
         .def("destination_counts", &PyForwarder::destination_counts, nb::arg("now_ms"),
              nb::sig("def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]"),
              "Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.")
-        .def("feeds", [](PyForwarder& self) { return self.forwarder.outlets().stats.feeds; }, "Reads so far, of all connections.")
-        .def("received", [](PyForwarder& self) { return self.forwarder.outlets().stats.received; })
-        .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
-        .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })
+        .def("feeds", [](PyForwarder& self) { return self.forwarder.output_queues().stats.feeds; }, "Reads so far, of all connections.")
+        .def("received", [](PyForwarder& self) { return self.forwarder.output_queues().stats.received; })
+        .def("held_bytes", [](PyForwarder& self) { return self.forwarder.output_queues().held_bytes(); })
+        .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.output_queues().fresh_bytes(); })
         .def("filters", [](PyForwarder& self) { return self.forwarder.matcher().size(); })
         .def("overruns", [](PyForwarder& self) { return self.forwarder.matcher().overruns(); },
              "Evaluations of filters that were given up because a message's budget was used up.")
@@ -225,3 +225,5 @@ void bind_forwarder(nb::module_& m) {
     bind_stomp(type);
     bind_network(type);
 }
+
+static const tidings::Structure structure{"forwarder", bind_forwarder};

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "python_batch.hpp"
+#include "structure.hpp"
 #include "tidings/matching/linear_matcher.hpp"
 #include "tidings/matching/matcher.hpp"
 
@@ -141,7 +142,7 @@ nb::class_<PyMatcher<Engine>> bind(nb::module_& m, const char* name, const char*
 
 }  // namespace
 
-void bind_matcher(nb::module_& m) {
+static void bind_matcher(nb::module_& m) {
     using Face = PyMatcher<Matcher>;
     bind<Matcher>(m, "Matcher", "The exact matcher: an index over subscribers' predicates.")
         .def("limit", &Face::limit, nb::arg("steps"), nb::arg("in_doubt"),
@@ -151,3 +152,5 @@ void bind_matcher(nb::module_& m) {
         .def("take_overruns", &Face::take_overruns, "Ids of subscribers concerned since the last call, and for how many messages.");
     bind<LinearMatcher>(m, "LinearMatcher", "The same answers without an index: what the matcher is measured against.");
 }
+
+static const tidings::Structure structure{"matcher", bind_matcher};

@@ -1,24 +1,13 @@
-// The kernel's module: each structure's binding is one function in a file of its own, bind_<structure>.cpp.
+// The kernel's module. Each structure's binding is one function in a file of its own (structure.hpp).
 #include <nanobind/nanobind.h>
 
 #include <exception>
 #include <string>
 
+#include "structure.hpp"
 #include "tidings/support/error.hpp"
 
 namespace nb = nanobind;
-
-void bind_block_ring(nb::module_&);
-void bind_bloom(nb::module_&);
-void bind_codec(nb::module_&);
-void bind_forwarder(nb::module_&);
-void bind_intake(nb::module_&);
-void bind_matcher(nb::module_&);
-void bind_encoding(nb::module_&);
-void bind_matrix(nb::module_&);
-void bind_recent(nb::module_&);
-void bind_tally(nb::module_&);
-void bind_tracker(nb::module_&);
 
 namespace {
 
@@ -49,15 +38,5 @@ NB_MODULE(_kernel, m) {
     nb::set_leak_warnings(false);
 #endif
     nb::register_exception_translator(translate);
-    bind_block_ring(m);
-    bind_bloom(m);
-    bind_codec(m);
-    bind_forwarder(m);
-    bind_intake(m);
-    bind_matcher(m);
-    bind_encoding(m);
-    bind_matrix(m);
-    bind_recent(m);
-    bind_tally(m);
-    bind_tracker(m);
+    tidings::Structure::bind_all(m);
 }

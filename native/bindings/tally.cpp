@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 
 #include "python_arrays.hpp"
+#include "structure.hpp"
 #include "tidings/forwarding/tally.hpp"
 
 namespace nb = nanobind;
@@ -36,7 +37,7 @@ auto sums(std::vector<int64_t> Tally::* which) {
 
 }  // namespace
 
-void bind_tally(nb::module_& m) {
+static void bind_tally(nb::module_& m) {
     const char* array = "numpy.typing.NDArray[numpy.int64]";
     const auto getter = [array](const char* name) { return std::string("def ") + name + "(self) -> " + array; };
     nb::class_<Tally>(m, "Tally", "Counts of a replay.")
@@ -51,3 +52,5 @@ void bind_tally(nb::module_& m) {
         .def_prop_ro("router_messages", sums(&Tally::router_messages), nb::rv_policy::move, nb::sig(getter("router_messages").c_str()))
         .def_prop_ro("router_matches", sums(&Tally::router_matches), nb::rv_policy::move, nb::sig(getter("router_matches").c_str()));
 }
+
+static const tidings::Structure structure{"tally", bind_tally};

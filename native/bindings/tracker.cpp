@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python_values.hpp"
+#include "structure.hpp"
 #include "tidings/tracking/tracker.hpp"
 
 using namespace tidings;
@@ -49,7 +50,7 @@ void add(Tracker& tracker, int kind, uint32_t peer, nb::bytes bytes, int64_t now
 
 }  // namespace
 
-void bind_tracker(nb::module_& m) {
+static void bind_tracker(nb::module_& m) {
     const char* filters = "list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]";
     const std::string take = std::string("def take(self, now_ms: int, all: bool) -> ") + filters;
     const std::string end = std::string("def end(self, kind: int, peer: int, now_ms: int) -> ") + filters;
@@ -84,3 +85,5 @@ void bind_tracker(nb::module_& m) {
              "Subscribers that were given a message of this origin and time long after it.")
         .def_prop_ro("memory_bytes", &Tracker::memory_bytes);
 }
+
+static const tidings::Structure structure{"tracker", bind_tracker};

@@ -24,7 +24,7 @@ struct Run {
 
     explicit Run(uint8_t choice) {
         for (int i = 0; i < 3; ++i) {
-            connections.push_back(forwarder.outlets().open());
+            connections.push_back(forwarder.output_queues().open());
             if (i < 2) forwarder.log_in(connections[i], 2048, choice & 1);
         }
         const Policy policy = static_cast<Policy>(choice >> 1 & 3);
@@ -34,7 +34,7 @@ struct Run {
     }
 
     void answer(bool yes) {
-        for (const Event& event : forwarder.outlets().take_events()) {
+        for (const Event& event : forwarder.output_queues().take_events()) {
             if (const auto* check = std::get_if<PublishCheck>(&event)) {
                 if (yes)
                     forwarder.allow(check->connection, (check->queue ? "queue:" : "topic:") + check->destination);
@@ -45,12 +45,12 @@ struct Run {
                 forwarder.handled(control->connection, now_ms);
             }
         }
-        for (const uint32_t number : forwarder.outlets().take_resumable()) forwarder.resume(number, now_ms);
+        for (const uint32_t number : forwarder.output_queues().take_resumable()) forwarder.resume(number, now_ms);
     }
 
     // One byte says what happens between two pieces of input.
     void step(uint8_t choice) {
-        Outlets& out = forwarder.outlets();
+        OutputQueues& out = forwarder.output_queues();
         const uint32_t number = connections[choice % 3];
         now_ms += choice >> 6;
         switch (choice >> 2 & 7) {
@@ -67,7 +67,7 @@ struct Run {
     }
 
     void finish() {
-        Outlets& out = forwarder.outlets();
+        OutputQueues& out = forwarder.output_queues();
         answer(true);
         for (const uint32_t sink : sinks) forwarder.unsubscribe(sink);
         for (const uint32_t number : connections) out.close(number);
@@ -82,8 +82,8 @@ struct Run {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { return fuzz_in_pieces<Run>(data, size); }
 
 std::vector<std::string> fuzz_seeds() {
-    const std::string publish = frame(frame_publish, std::string("\x01\0\0\0", 4) + seeds::message(true));
-    const std::string other = frame(frame_publish, std::string(4, 0) + seeds::message(false), 7);
+    const std::string publish = frame(FramePublish, std::string("\x01\0\0\0", 4) + seeds::message(true));
+    const std::string other = frame(FramePublish, std::string(4, 0) + seeds::message(false), 7);
     const std::string credit = frame(FrameCredit, std::string("\x01\0\0\0\x02\0\0\0", 8));
     const std::string ack = frame(FrameAck, std::string("\x01\0\0\0\x01\x01\0\0\0\x02\0\0\0\0\0\0\0", 17));
     std::vector<std::string> all;

@@ -33,7 +33,7 @@ Forwarder& shared(size_t way) {
 
 struct Run {
     Forwarder& forwarder;
-    Outlets& out = forwarder.outlets();
+    OutputQueues& out = forwarder.output_queues();
     Network& network = forwarder.network();
     uint32_t connections[3] = {out.open(), out.open(), out.open()};  // two links, and one that has not greeted
     bool linked[2] = {};
@@ -73,7 +73,7 @@ struct Run {
     }
 
     static void check_copy(const Entry& entry) {
-        FUZZ_CHECK(entry.status == Entry::Status::Message && entry.type == frame_forward);
+        FUZZ_CHECK(entry.status == Entry::Status::Message && entry.type == FrameForward);
         ForwardHeader header;
         header.decode(entry.prefix.substr(4));
         FUZZ_CHECK(header.hops < UINT8_MAX);
@@ -134,7 +134,7 @@ std::string forward(const ForwardHeader& header, std::string_view message) {
     std::string payload;
     header.encode(payload);
     payload += message;
-    return frame(frame_forward, payload);
+    return frame(FrameForward, payload);
 }
 
 }  // namespace

@@ -101,6 +101,6 @@ std::vector<std::string> fuzz_seeds() {
     const std::string one = seeds::message(true), two = seeds::message(false), many = seeds::many_attributes();
     std::string prefixed;
     Writer(prefixed).fixed(static_cast<uint32_t>(one.size()));
-    const std::string frames = frame(frame_publish, std::string(4, 0) + one) + frame(0x20, "hello") + frame(frame_deliver, std::string(16, 1) + two);
+    const std::string frames = frame(FramePublish, std::string(4, 0) + one) + frame(0x20, "hello") + frame(FrameDeliver, std::string(16, 1) + two);
     return {"\x7C" + one, "\x7C" + two, "\x7C" + many, "\x7D" + prefixed + one, "\x7E" + frames, "\x7F" + frames};
 }

@@ -68,7 +68,7 @@ void check_forms(std::string_view data, StompVersion version) {
 
 struct Run {
     Forwarder& forwarder = shared();
-    Outlets& out = forwarder.outlets();
+    OutputQueues& out = forwarder.output_queues();
     uint32_t sender = out.open(), receiver = out.open(), direct, mailbox;
 
     explicit Run(uint8_t choice) {

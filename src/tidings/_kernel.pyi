@@ -59,6 +59,69 @@ class Bloom:
     @staticmethod
     def from_bytes(data: bytes) -> Bloom: ...
 
+class Pace:
+    """
+    Reads of all connections, and how many more of one of them nobody needs to hear of.
+    """
+
+    def __init__(self, small_bytes: int, held_up_ms: int) -> None: ...
+
+    @property
+    def reads(self) -> int: ...
+
+    @reads.setter
+    def reads(self, arg: int, /) -> None: ...
+
+    @property
+    def connection(self) -> int: ...
+
+    @connection.setter
+    def connection(self, arg: int, /) -> None: ...
+
+    @property
+    def left(self) -> int: ...
+
+    @left.setter
+    def left(self, arg: int, /) -> None: ...
+
+    @property
+    def on_read(self) -> Callable[[], None] | None: ...
+
+    @on_read.setter
+    def on_read(self, call: Callable[[], None] | None, /) -> None: ...
+
+    def counts(self, connection: int) -> bool:
+        """Whether a small read of this connection is just one more."""
+
+class ClientInput:
+    """What comes from a client's socket."""
+
+    def __init__(self, forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> None: ...
+
+    def buffer(self, sizehint: int) -> memoryview: ...
+
+    def take(self, size: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @number.setter
+    def number(self, arg: int, /) -> None: ...
+
+    @property
+    def heard_ms(self) -> int: ...
+
+    @heard_ms.setter
+    def heard_ms(self, arg: int, /) -> None: ...
+
+    @property
+    def watched(self) -> bool: ...
+
+    @watched.setter
+    def watched(self, arg: bool, /) -> None: ...
+
 def decode_message(data: object) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
 
 def encode_message(persistent: bool, queue: bool, priority: int, id: bytes, destination: str, headers: tuple[str | None, str | None, str | None, int | None, int | None], properties: object, body: bytes) -> bytes: ...
@@ -156,8 +219,12 @@ class Program:
     def evaluate_one(self, batch: MessageBatch, i: int, budget: Budget) -> bool | None:
         """The truth of entry i; None: unknown, or the budget is exhausted."""
 
-def now_ms() -> int:
-    """Milliseconds since 1970."""
+class Encoder:
+    def __init__(self, bits: int, hashes: int, key: int, graded: bool) -> None: ...
+
+    def vectors(self, batch: MessageBatch) -> Annotated[NDArray[numpy.uint64], dict(shape=(None, None))]: ...
+
+    def elements(self, batch: MessageBatch) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.uint64], dict(shape=(None,))]]: ...
 
 class Forwarder:
     """
@@ -348,69 +415,6 @@ class Forwarder:
 
     def network_stats(self) -> dict[str, int]: ...
 
-class Pace:
-    """
-    Reads of all connections, and how many more of one of them nobody needs to hear of.
-    """
-
-    def __init__(self, small_bytes: int, held_up_ms: int) -> None: ...
-
-    @property
-    def reads(self) -> int: ...
-
-    @reads.setter
-    def reads(self, arg: int, /) -> None: ...
-
-    @property
-    def connection(self) -> int: ...
-
-    @connection.setter
-    def connection(self, arg: int, /) -> None: ...
-
-    @property
-    def left(self) -> int: ...
-
-    @left.setter
-    def left(self, arg: int, /) -> None: ...
-
-    @property
-    def on_read(self) -> Callable[[], None] | None: ...
-
-    @on_read.setter
-    def on_read(self, call: Callable[[], None] | None, /) -> None: ...
-
-    def counts(self, connection: int) -> bool:
-        """Whether a small read of this connection is just one more."""
-
-class Intake:
-    """What comes from a client's socket."""
-
-    def __init__(self, forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> None: ...
-
-    def buffer(self, sizehint: int) -> memoryview: ...
-
-    def take(self, size: int) -> None: ...
-
-    def close(self) -> None: ...
-
-    @property
-    def number(self) -> int: ...
-
-    @number.setter
-    def number(self, arg: int, /) -> None: ...
-
-    @property
-    def heard_ms(self) -> int: ...
-
-    @heard_ms.setter
-    def heard_ms(self, arg: int, /) -> None: ...
-
-    @property
-    def watched(self) -> bool: ...
-
-    @watched.setter
-    def watched(self, arg: bool, /) -> None: ...
-
 class Matcher:
     """The exact matcher: an index over subscribers' predicates."""
 
@@ -495,13 +499,6 @@ class LinearMatcher:
     def derived_mask(self) -> int:
         """Which derived attributes batches must show, as bits."""
 
-class Encoder:
-    def __init__(self, bits: int, hashes: int, key: int, graded: bool) -> None: ...
-
-    def vectors(self, batch: MessageBatch) -> Annotated[NDArray[numpy.uint64], dict(shape=(None, None))]: ...
-
-    def elements(self, batch: MessageBatch) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.uint64], dict(shape=(None,))]]: ...
-
 class EncodedMatrix:
     def __init__(self, bits: int) -> None: ...
 
@@ -557,6 +554,14 @@ def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), ord
 
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+
+def keep_large_blocks() -> None:
+    """
+    Sets the process's allocator: large blocks of memory stay in the heap for a while.
+    """
 
 class RecentIds:
     """The ids of the last messages: between `least` and twice as many."""

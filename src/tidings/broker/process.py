@@ -38,6 +38,7 @@ from tidings.broker.tuning.capacity_observer import Observer, watch
 from tidings.broker.tuning.gc_tuning import search_seldom
 from tidings.errors import ConfigError, TidingsError
 from tidings.extras import install_command, installed
+from tidings.kernel.heap import keep_large_blocks
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
 from tidings.store.sqlite.store import SqliteStore
@@ -76,7 +77,8 @@ class BrokerMain:
         return self._prepared.configuration
 
     async def run(self) -> int:
-        """From start to end; returns the exit status."""
+        """From start to end; returns the exit status. Sets the allocator of the process, which is the broker's alone."""
+        keep_large_blocks()
         configuration = self.configuration
         self._broker = Broker(
             configuration.settings(),

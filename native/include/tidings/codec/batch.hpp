@@ -13,7 +13,17 @@
 namespace tidings {
 
 inline constexpr size_t frame_header_bytes = 8;
-inline constexpr uint8_t frame_publish = 0x10, frame_deliver = 0x11, frame_forward = 0x41;
+
+enum FrameType : uint8_t {
+    FramePublish = 0x10,
+    FrameDeliver = 0x11,
+    FrameReceipts = 0x12,
+    FrameSubscribe = 0x20,
+    FrameUnsubscribe = 0x21,
+    FrameCredit = 0x22,
+    FrameAck = 0x23,
+    FrameForward = 0x41
+};
 
 struct Entry {
     enum class Status : uint8_t { Message, Broken, Control };
@@ -147,9 +157,9 @@ private:
 
     // What stands before the message; 0: the frame holds none.
     static size_t prefix_bytes(uint8_t type, std::string_view payload) {
-        if (type == frame_publish) return 4;
-        if (type == frame_deliver) return 16;
-        if (type != frame_forward) return 0;
+        if (type == FramePublish) return 4;
+        if (type == FrameDeliver) return 16;
+        if (type != FrameForward) return 0;
         return payload.size() < 4 ? 4 : size_t{4} + Reader(payload).u32();
     }
 

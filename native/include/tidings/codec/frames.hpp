@@ -12,16 +12,6 @@
 
 namespace tidings {
 
-enum FrameType : uint8_t {
-    FramePublish = frame_publish,
-    FrameDeliver = frame_deliver,
-    FrameReceipts = 0x12,
-    FrameSubscribe = 0x20,
-    FrameUnsubscribe = 0x21,
-    FrameCredit = 0x22,
-    FrameAck = 0x23
-};
-
 inline constexpr size_t ack_fixed_bytes = 9;  // subscription, flags, number of tags
 
 struct Credit {

@@ -46,7 +46,7 @@ struct alignas(64) Connection {
     int64_t skew_ms_max = -1;     // its messages' times must not be off by more; negative: nobody wants to know
     Output tail;                // input not parsed yet
     ReadAhead ahead;            // what was looked through of it
-    size_t begun_bytes = 0;     // of it: a large frame that is not all there
+    size_t partial_bytes = 0;     // of it: a large frame that is not all there
     uint32_t unread_notices = 0;  // of dropped messages, since output was last taken
     std::vector<uint32_t> receipts;       // to be answered at the end of this feed
     std::vector<uint16_t> transacted;     // sessions in a transaction: few

@@ -28,14 +28,14 @@ namespace tidings {
 
 class Forwarder {
 public:
-    static constexpr uint8_t PerhapsSent = 1;  // flag of a PUBLISH frame: sent again after a broken connection
+    static constexpr uint8_t perhaps_sent_flag = 1;  // flag of a PUBLISH frame: sent again after a broken connection
 
     // What `feed` and `resume` tell the driver.
-    static constexpr unsigned HasOutput = 1, HasEvents = 2, Blocked = 4;
+    static constexpr unsigned output_flag = 1, events_flag = 2, blocked_flag = 4;
 
     explicit Forwarder(const ForwarderOptions& options) : out_(options) {}
 
-    Outlets& outlets() { return out_; }
+    OutputQueues& output_queues() { return out_; }
     Matcher& matcher() { return matcher_; }
 
     void join(const NetworkOptions& options, Interests interests) {
@@ -59,7 +59,7 @@ public:
 
     void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
         Connection& connection = out_.at(number);
-        out_.strangers.admit(connection);
+        out_.prelogin_memory.admit(connection);
         connection.logged_in = true;
         connection.frame_bytes_max = frame_bytes_max;
         connection.checks_destinations = checks_destinations;
@@ -108,7 +108,7 @@ public:
             if (connection.reading()) parse_tail(number, connection, now_ms);
         }
         look_ahead(connection, now_ms);
-        if (!out_.begun.hold(connection)) refuse_input(number, connection, {"E_FRAME_MEMORY", "too many large frames at a time", 0});
+        if (!out_.partial_frames.hold(connection)) refuse_input(number, connection, {"E_FRAME_MEMORY", "too many large frames at a time", 0});
         return flags(connection);
     }
 
@@ -192,8 +192,8 @@ public:
             ++out_.stats.expired;
             return;
         }
-        if (out_.tracker() && publisher != Outlets::nobody) out_.tracker()->published(view.id, now_ms);
-        if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
+        if (out_.tracker() && publisher != OutputQueues::nobody) out_.tracker()->published(view.id, now_ms);
+        if (out_.find(publisher) == nullptr) publisher = OutputQueues::nobody;  // it has left meanwhile
         const Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
         out_.stats.by_destination.count(view, matched_.size(), now_ms);
@@ -216,11 +216,11 @@ public:
     }
 
 private:
-    // HasOutput also if there are others to resume.
+    // output_flag also if there are others to resume.
     unsigned flags(Connection& connection) const {
         connection.blocked = !connection.reading() && !out_.reads_ahead(connection);
-        return (out_.has_output() || out_.has_resumable() ? HasOutput : 0u) | (out_.events.empty() ? 0u : HasEvents) |
-               (connection.blocked ? Blocked : 0u);
+        return (out_.has_output() || out_.has_resumable() ? output_flag : 0u) | (out_.events.empty() ? 0u : events_flag) |
+               (connection.blocked ? blocked_flag : 0u);
     }
 
     void look_ahead(Connection& connection, int64_t now_ms) {
@@ -241,7 +241,7 @@ private:
     void keep(uint32_t number, Connection& connection, std::string_view rest) {
         connection.tail.append(rest);
         out_.hold_bytes(rest.size());
-        if (!out_.strangers.hold(connection, rest.size())) refuse_input(number, connection, {"E_LOGIN_MEMORY", "too many log-ins at a time", 0});
+        if (!out_.prelogin_memory.hold(connection, rest.size())) refuse_input(number, connection, {"E_LOGIN_MEMORY", "too many log-ins at a time", 0});
     }
 
     void refuse_input(uint32_t number, Connection& connection, const CodecError& error) {
@@ -253,8 +253,8 @@ private:
         connection.tail.drop(bytes);
         connection.ahead.cut(bytes);
         out_.free_bytes(bytes);
-        out_.strangers.free(connection, bytes);
-        out_.begun.shrink(connection);
+        out_.prelogin_memory.free(connection, bytes);
+        out_.partial_frames.shrink(connection);
         if (connection.tail.empty()) connection.tail.release();
     }
 
@@ -333,7 +333,7 @@ private:
             fail(number, connection, entry.error, connection.stomp && entry.prefix.size() == 4 ? entry.receipt() : 0);
         } else if (entry.status == Entry::Status::Control) {
             handle_control(number, connection, entry, now_ms);
-        } else if (entry.type == frame_forward && connection.neighbour) {
+        } else if (entry.type == FrameForward && connection.neighbour) {
             handle_forward(number, connection, entry, now_ms);
         } else if (entry.type != FramePublish || !connection.logged_in) {
             fail(number, connection, {"E_FRAME_UNEXPECTED", "a frame that has no place here", 0});
@@ -375,7 +375,7 @@ private:
             return false;
         }
         ++out_.stats.received;
-        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & PerhapsSent)) watch_clock(number, connection, message, now_ms);
+        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & perhaps_sent_flag)) watch_clock(number, connection, message, now_ms);
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) || message.typed()) {
             out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
@@ -398,7 +398,7 @@ private:
     }
 
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        const Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
+        const Publication publication{number, 1u + (entry.frame_flags & perhaps_sent_flag), expiration(entry.message), entry.payload};
         if (out_.tracker()) out_.tracker()->published(entry.message.id, now_ms);
         deliver(entry, publication, now_ms);
         out_.stats.count_grade(matched_.size());
@@ -435,7 +435,7 @@ private:
     // For Python, which brings it to mailboxes here, and to other brokers as the kind says.
     template <typename Kind, typename... Routers>
     void hand_up(uint32_t number, const Entry& entry, const Routers&... routers) {
-        out_.events.add(Kind{number, entry.receipt(), bool(entry.frame_flags & PerhapsSent), expiration(entry.message), std::string(entry.payload),
+        out_.events.add(Kind{number, entry.receipt(), bool(entry.frame_flags & perhaps_sent_flag), expiration(entry.message), std::string(entry.payload),
                              mailboxes_, routers...});
     }
 
@@ -459,7 +459,7 @@ private:
     }
 
     void arrive_here(uint32_t number, const Entry& entry, int64_t now_ms) {
-        deliver(entry, {Outlets::nobody, 1, expiration(entry.message), entry.payload}, now_ms);
+        deliver(entry, {OutputQueues::nobody, 1, expiration(entry.message), entry.payload}, now_ms);
         network_->stats.in_vain += matched_.empty();
         if (!mailboxes_.empty())
             out_.events.add(RemoteMessage{number, expiration(entry.message), std::string(entry.payload), mailboxes_});
@@ -485,7 +485,7 @@ private:
         out_.events.add(FrameError{number, error.code, error.reason, error.position, receipt});
     }
 
-    Outlets out_;
+    OutputQueues out_;
     Matcher matcher_;
     std::unique_ptr<Network> network_;
     ForwardHeader header_;

@@ -11,16 +11,15 @@
 // src/tidings/routing/forwarding.py says the same in plain Python.
 #pragma once
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "tidings/codec/forward_frame.hpp"
 #include "tidings/encoding/interests.hpp"
 #include "tidings/forwarding/output_queues.hpp"
+#include "tidings/tracking/recent_ids.hpp"
 
 namespace tidings {
 
@@ -46,41 +45,9 @@ struct NetworkStats {
     uint64_t no_route = 0, no_hops = 0, duplicates = 0, wrong_path = 0, expired = 0;
 };
 
-// Message ids seen lately: the two last generations of them.
-class RecentIds {
-public:
-    static constexpr size_t generation = 1 << 16;
-
-    bool contains(const uint8_t* id) const {
-        const Id one = load(id);
-        return young_.contains(one) || old_.contains(one);
-    }
-
-    void add(const uint8_t* id) {
-        if (young_.size() >= generation) {
-            old_ = std::move(young_);
-            young_ = {};
-        }
-        young_.insert(load(id));
-    }
-
-private:
-    using Id = std::array<uint64_t, 2>;
-    struct Hash {
-        size_t operator()(const Id& id) const { return mix64(id[0] ^ mix64(id[1])); }
-    };
-    static Id load(const uint8_t* id) {
-        Id one;
-        std::memcpy(one.data(), id, 16);
-        return one;
-    }
-
-    std::unordered_set<Id, Hash> young_, old_;
-};
-
 class Network {
 public:
-    Network(const NetworkOptions& options, Interests interests, Outlets& out)
+    Network(const NetworkOptions& options, Interests interests, OutputQueues& out)
         : interests(std::move(interests)), options_(options), out_(out) {}
 
     // ---- tables
@@ -90,7 +57,7 @@ public:
     void link(uint32_t connection, uint32_t neighbour) {
         if (links_.contains(neighbour)) throw UsageError{"E_LINK_TWICE", "the neighbour is linked already"};
         links_[neighbour] = out_.add_link(connection, options_.backlog_bytes_max, options_.output_bytes_max);
-        out_.strangers.admit(out_.at(connection));
+        out_.prelogin_memory.admit(out_.at(connection));
         out_.at(connection).neighbour = neighbour;
         out_.at(connection).frame_bytes_max = options_.frame_bytes_max;
     }
@@ -126,7 +93,7 @@ public:
         if (routers.empty()) return;
         const auto hops = static_cast<uint8_t>(options_.hops_max - 1);
         if (options_.flooding) {
-            recent_.add(message.id);
+            recent_.add(bytes_of(message.id));
             spread(message, routers, {options_.router, hops}, 0, publisher, now_ms);
         } else if (options_.broadcast_above && routers.size() > options_.broadcast_above) {
             spread_everywhere(message, {options_.router, hops}, 0, publisher, now_ms);
@@ -145,7 +112,7 @@ public:
         header_.tagged = true;
         header_.tag = tag;
         header_.routers = routers;
-        send(neighbour, message, Outlets::nobody, now_ms);
+        send(neighbour, message, OutputQueues::nobody, now_ms);
         return true;
     }
 
@@ -157,7 +124,7 @@ public:
         if (!header.routers.empty()) {
             ++stats.relayed;
             if (header.hops == 0) stats.no_hops += header.routers.size();
-            else divide(message, header.routers, static_cast<uint8_t>(header.hops - 1), Outlets::nobody, now_ms);
+            else divide(message, header.routers, static_cast<uint8_t>(header.hops - 1), OutputQueues::nobody, now_ms);
         }
         return here;
     }
@@ -177,7 +144,7 @@ private:
     };
 
     bool arrive_broadcast(uint32_t neighbour, const ForwardHeader& header, const MessageView& message, int64_t now_ms) {
-        if (header.origin == options_.router || recent_.contains(message.id)) {
+        if (header.origin == options_.router || recent_.contains(bytes_of(message.id))) {
             ++stats.duplicates;
             return false;
         }
@@ -186,16 +153,16 @@ private:
             ++stats.wrong_path;
             return false;
         }
-        recent_.add(message.id);
+        recent_.add(bytes_of(message.id));
         ++stats.relayed;
         const Source source{header.origin, static_cast<uint8_t>(header.hops - (header.hops > 0))};
         if (header.hops == 0) {
             ++stats.no_hops;
         } else if (options_.flooding) {
             interests.match(message, matched_);
-            spread(message, matched_, source, neighbour, Outlets::nobody, now_ms);
+            spread(message, matched_, source, neighbour, OutputQueues::nobody, now_ms);
         } else {
-            spread_everywhere(message, source, neighbour, Outlets::nobody, now_ms);
+            spread_everywhere(message, source, neighbour, OutputQueues::nobody, now_ms);
         }
         return true;
     }
@@ -250,14 +217,18 @@ private:
         ++stats.copies;
         if (out_.tracker() && out_.tracker()->forwards()) out_.tracker()->forwarded(id_of(message), neighbour, now_ms);
         stats.copy_bytes += frame_header_bytes + head_.size() + message.size();
-        out_.deliver_link(out_.sink_at(links_.at(neighbour)), publisher, frame_forward, head_, message, now_ms);
+        out_.deliver_link(out_.sink_at(links_.at(neighbour)), publisher, FrameForward, head_, message, now_ms);
     }
 
+    static constexpr size_t recent_ids_least = 1 << 16;
+
+    static std::string_view bytes_of(const uint8_t* id) { return {reinterpret_cast<const char*>(id), RecentIds::id_bytes}; }
+
     const NetworkOptions options_;
-    Outlets& out_;
+    OutputQueues& out_;
     std::unordered_map<uint32_t, uint32_t> next_hops_;  // router -> neighbour
     std::unordered_map<uint32_t, uint32_t> links_;      // neighbour -> sink
-    RecentIds recent_;
+    RecentIds recent_{recent_ids_least};
     ForwardHeader header_;
     std::string head_;
     std::vector<uint32_t> matched_;

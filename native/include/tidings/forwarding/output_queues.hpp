@@ -23,12 +23,12 @@
 
 namespace tidings {
 
-class Outlets {
+class OutputQueues {
 public:
     static constexpr uint32_t nobody = UINT32_MAX;
     static constexpr size_t answers_bytes_max = 64 << 10;  // of output above its limit before its client must read first
 
-    explicit Outlets(const ForwarderOptions& options) : options(options) {}
+    explicit OutputQueues(const ForwarderOptions& options) : options(options) {}
 
     // ---- connections
 
@@ -49,8 +49,8 @@ public:
         std::erase(memory_waiters_, number);
         if (connection.pushed_back)
             for (Sink& sink : sinks_) std::erase(sink.waiters, number);
-        strangers.free(connection, connection.tail.size());
-        begun.end(connection);
+        prelogin_memory.free(connection, connection.tail.size());
+        partial_frames.end(connection);
         connections_.close(number);
         relieve_memory();
     }
@@ -70,13 +70,13 @@ public:
 
     // ---- what is recorded
 
-    void use_tracker(Tracker& tracker) { reach_.use(tracker); }
-    Tracker* tracker() const { return reach_.tracker(); }
+    void use_tracker(Tracker& tracker) { recorder_.use(tracker); }
+    Tracker* tracker() const { return recorder_.tracker(); }
 
     void set_subscriber(uint32_t number, uint32_t subscriber) {
         if (subscriber && !tracker()) throw UsageError{"E_TRACKING_OFF", "nothing is recorded here"};
         at(number).subscriber = subscriber;
-        reach_.forget();
+        recorder_.forget();
     }
 
     // ---- sinks
@@ -91,7 +91,7 @@ public:
         else
             free_sinks_.pop_back();
         sinks_[index].kind = kind;
-        reach_.forget();
+        recorder_.forget();
         return sinks_[index];
     }
 
@@ -119,7 +119,7 @@ public:
             if (sink.noted) notices_.forget(index);
         }
         sink = Sink{};
-        reach_.forget();
+        recorder_.forget();
         retired_sinks_.push_back(index);
         relieve_memory();
     }
@@ -142,7 +142,7 @@ public:
     // ---- deliveries
 
     void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
-        if (sink.no_local && sink.connection == one.publisher) return reach_.miss(sink);
+        if (sink.no_local && sink.connection == one.publisher) return recorder_.miss(sink);
         Connection& connection = connections_[sink.connection];
         if (!sink.queued && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
@@ -156,13 +156,13 @@ public:
             std::string frame(prepare(sink.label, sink.version, sink.number, one), '\0');
             write(frame.data(), sink.label, sink.number, one);
             wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)}, now_ms);
-            reach_.miss(sink);
+            recorder_.miss(sink);
         }
     }
 
     // After all direct deliveries of a message that has matched these sinks.
     void record_deliveries(const Publication& one, std::span<const uint32_t> matched, int64_t now_ms) {
-        reach_.record(id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
+        recorder_.record(id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
                       [&](const Sink& sink) { return connections_[sink.connection].subscriber; });
     }
 
@@ -333,8 +333,8 @@ public:
     }
 
     const ForwarderOptions options;
-    Strangers strangers{options.memory_bytes_max};
-    BegunFrames begun{options.memory_bytes_max};
+    PreloginMemory prelogin_memory{options.memory_bytes_max};
+    PartialFrames partial_frames{options.memory_bytes_max};
     ForwarderStats stats;
     Events events;
 
@@ -493,7 +493,7 @@ private:
     size_t held_bytes_ = 0;   // of output, backlogs and input
     size_t fresh_bytes_ = 0;
     StompRenderer stomp_;
-    Reach reach_;
+    DeliveryRecorder recorder_;
     DropNotices notices_;
 };
 

@@ -4,9 +4,9 @@
 
 namespace tidings {
 
-class Strangers {
+class PreloginMemory {
 public:
-    explicit Strangers(size_t memory_bytes_max) : bytes_max_(memory_bytes_max / 8) {}
+    explicit PreloginMemory(size_t memory_bytes_max) : bytes_max_(memory_bytes_max / 8) {}
 
     // False: together they have sent too much.
     bool hold(const Connection& connection, size_t bytes) {

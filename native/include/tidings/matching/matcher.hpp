@@ -193,7 +193,7 @@ private:
             const Attribute& attribute = message.attributes[i];
             if (last_) read_ahead(attribute);
             const ValueKey key = ValueKey::of(attribute, i < message.wire_count + message.reading_count);
-            const Block* block = index_.blocks.find(attribute, key);
+            const ValueBlock* block = index_.blocks.find(attribute, key);
             if (!block) [[unlikely]] {
                 const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);
                 if (number == none) continue;
@@ -208,7 +208,7 @@ private:
         if (!index_.always.empty()) lists_.push_back(&index_.always);
     }
 
-    TIDINGS_INLINE void meet_block(const Block& block, const Attribute& attribute, Counts& counts) {
+    TIDINGS_INLINE void meet_block(const ValueBlock& block, const Attribute& attribute, Counts& counts) {
         const Payload& payload = *block.payload;
         Met* const met = met_.data();
         met[counts.satisfying].satisfying = met[counts.reaching].reaching = met[counts.proposing].proposing = &payload;

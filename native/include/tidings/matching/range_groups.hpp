@@ -89,7 +89,7 @@ private:
         uint32_t size = 0, capacity = 0;
         const size_t lines;
 
-        explicit Chunk(size_t lines_) : lines(lines_) {}
+        explicit Chunk(size_t lines) : lines(lines) {}
 
         uint32_t* column(size_t i) const { return storage.get() + i * capacity; }
         size_t bytes() const { return sizeof(Chunk) + (2 * lines + 2) * capacity * sizeof(uint32_t); }

@@ -50,7 +50,7 @@ static_assert(sizeof(Payload) + Payload::satisfied_step * sizeof(uint32_t) == Pa
 // What a look-up compares: an attribute's name and value in words of fixed size, so that no branch depends on the length of a
 // text or on the type of a value. Of longer texts it holds the last 16 bytes; then the rest must be compared too.
 struct ValueKey {
-    using Words = uint64_t __attribute__((vector_size(16), aligned(8)));
+    typedef uint64_t Words __attribute__((vector_size(16), aligned(8)));  // Clang drops `aligned` of a `using`
     static constexpr size_t short_bytes = sizeof(Words);
 
     Words name{}, value{};
@@ -116,7 +116,7 @@ private:
 };
 
 // One cache line: what a look-up compares, and where the rest is.
-struct alignas(64) Block {
+struct alignas(64) ValueBlock {
     enum class State : uint8_t { Free, Fresh, ListsStale, Stale };
 
     ValueKey key;
@@ -134,7 +134,7 @@ struct alignas(64) Block {
         return made;
     }
 };
-static_assert(sizeof(Block) == 64);
+static_assert(sizeof(ValueBlock) == 64);
 
 class ValueBlocks {
 public:
@@ -168,13 +168,13 @@ public:
     }
 
     // The attribute's block, or nullptr if it must be made. Blocks stay where they are until trim().
-    const Block* find(const Attribute& attribute, const ValueKey& key) {
+    const ValueBlock* find(const Attribute& attribute, const ValueKey& key) {
         for (size_t i = attribute.hash & mask(); !slots_[i].empty(); i = (i + 1) & mask()) {
             if (!slots_[i].may_be(attribute.hash)) continue;
-            Block& block = *slots_[i].block();
+            ValueBlock& block = *slots_[i].block();
             if (!(block.key == key) || !(key.is_short() || same_text(block, attribute))) continue;
             block.used = true;
-            if (block.state != Block::State::Fresh || block.generation != generations_[block.attribute]) [[unlikely]]
+            if (block.state != ValueBlock::State::Fresh || block.generation != generations_[block.attribute]) [[unlikely]]
                 refill(block, block.value(), attribute.hash);
             return &block;
         }
@@ -182,14 +182,14 @@ public:
     }
 
     // A block for a value of a known attribute; nullptr if it satisfies nothing and its attribute has too many values.
-    const Block* make(uint32_t attribute_number, const Attribute& attribute, const ValueKey& key) {
+    const ValueBlock* make(uint32_t attribute_number, const Attribute& attribute, const ValueKey& key) {
         const AttributeRecord& record = table_.attribute(attribute_number);
         if (record.blocks >= limits_.checked && record.patterns == 0 &&
             table_.find_equality(attribute_number, attribute.value, attribute.hash) == none &&
             !patterns_.has_member(attribute_number, attribute))
             return nullptr;
         const uint32_t number = blocks_.take();
-        Block& block = blocks_[number];
+        ValueBlock& block = blocks_[number];
         block.key = key;
         block.attribute = attribute_number;
         if ((count_ + 1) * 8 > slots_.size()) grow();  // sparse, so that the first slot is mostly the right one
@@ -204,8 +204,8 @@ public:
     void trim() {
         while (count_ > limits_.blocks || payload_bytes_ > limits_.bytes) {
             hand_ = (hand_ + 1) % blocks_.end();
-            Block& block = blocks_[hand_];
-            if (block.state == Block::State::Free) continue;
+            ValueBlock& block = blocks_[hand_];
+            if (block.state == ValueBlock::State::Free) continue;
             if (!block.used) drop(hand_);
             else block.used = false;
         }
@@ -215,13 +215,13 @@ public:
     void touch(uint32_t number, bool lists_only) {
         const Interned& one = table_[number];
         AttributeRecord& attribute = table_.attribute(one.attribute);
-        const Block::State state = lists_only ? Block::State::ListsStale : Block::State::Stale;
+        const ValueBlock::State state = lists_only ? ValueBlock::State::ListsStale : ValueBlock::State::Stale;
         if (attribute.blocks == 0) return;
         if (one.op == Op::Eq) {
             // Equal numbers of different types have a block each, under the same hash.
             const uint64_t hash = hash_value(one.value, attribute.hash);
             for (size_t i = hash & mask(); !slots_[i].empty(); i = (i + 1) & mask()) {
-                Block& block = *slots_[i].block();
+                ValueBlock& block = *slots_[i].block();
                 if (block.payload->hash == hash && block.state < state) block.state = state;
             }
         } else if (attribute.blocks > limits_.checked) {
@@ -260,10 +260,10 @@ private:
     class Slot {
     public:
         Slot() = default;
-        Slot(uint64_t hash, Block& block) : word_(hash >> address_bits << address_bits | reinterpret_cast<uintptr_t>(&block)) {}
+        Slot(uint64_t hash, ValueBlock& block) : word_(hash >> address_bits << address_bits | reinterpret_cast<uintptr_t>(&block)) {}
         bool empty() const { return word_ == 0; }
         bool may_be(uint64_t hash) const { return (word_ ^ hash) >> address_bits == 0; }
-        Block* block() const { return reinterpret_cast<Block*>(word_ & ((uint64_t{1} << address_bits) - 1)); }
+        ValueBlock* block() const { return reinterpret_cast<ValueBlock*>(word_ & ((uint64_t{1} << address_bits) - 1)); }
 
     private:
         static constexpr unsigned address_bits = 48;
@@ -275,7 +275,7 @@ private:
     size_t mask() const { return slots_.size() - 1; }
 
     // Of those with equal keys.
-    bool same_text(const Block& block, const Attribute& attribute) const {
+    bool same_text(const ValueBlock& block, const Attribute& attribute) const {
         return std::string_view(table_.attribute(block.attribute).name) == attribute.name && block.value().s == attribute.value.s;
     }
 
@@ -289,7 +289,7 @@ private:
     void grow() {
         slots_.assign(slots_.size() * 2, Slot{});
         for (uint32_t i = 0; i < blocks_.end(); ++i)
-            if (blocks_[i].state != Block::State::Free) put(i);
+            if (blocks_[i].state != ValueBlock::State::Free) put(i);
     }
 
     void drop(uint32_t number) {
@@ -328,11 +328,11 @@ private:
         --attribute.blocks;
     }
 
-    void refill(Block& block, const Value& value, uint64_t hash) {
+    void refill(ValueBlock& block, const Value& value, uint64_t hash) {
         if (generations_.size() <= block.attribute) generations_.resize(block.attribute + 1);
         satisfied_.clear();
         const uint64_t given_up = overruns_.count();
-        if (block.state == Block::State::ListsStale && block.generation == generations_[block.attribute]) {
+        if (block.state == ValueBlock::State::ListsStale && block.generation == generations_[block.attribute]) {
             const uint32_t* known = block.payload->satisfied_data();
             satisfied_.assign(known, known + block.payload->satisfied);
         } else {
@@ -356,7 +356,7 @@ private:
         }
         lay_out(block, header, value.s);
         // What could not be decided is asked again with the next message.
-        block.state = overruns_.count() == given_up ? Block::State::Fresh : Block::State::Stale;
+        block.state = overruns_.count() == given_up ? ValueBlock::State::Fresh : ValueBlock::State::Stale;
     }
 
     // What will be copied; longer lists are noted in long_.
@@ -390,7 +390,7 @@ private:
         lists.lower.below(position(value), emit, doubt);
     }
 
-    void lay_out(Block& block, const Payload& header, std::string_view text) {
+    void lay_out(ValueBlock& block, const Payload& header, std::string_view text) {
         auto* const payload = static_cast<Payload*>(std::aligned_alloc(Payload::line_bytes, header.bytes()));
         if (!payload) throw std::bad_alloc();
         *payload = header;
@@ -422,7 +422,7 @@ private:
     Budget& budget_;
     Overruns& overruns_;
     Limits limits_;
-    Pages<Block, 8> blocks_;
+    Pages<ValueBlock, 8> blocks_;
     std::vector<Slot> slots_ = std::vector<Slot>(64);
     std::vector<uint32_t> generations_;  // by attribute
     std::vector<uint32_t> satisfied_, long_, bound_plain_, bound_marked_;  // while a block is filled

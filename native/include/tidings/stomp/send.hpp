@@ -75,7 +75,7 @@ struct StompState {
     uint16_t counter = 0;
     std::string temporary;                                // what the names of its temporary destinations begin with
     StompReceipts receipts;                               // not answered yet
-    StompForms forms;                                     // of its SEND frames
+    StompSendTemplates send_templates;                                     // of its SEND frames
     uint32_t asked = 0;                                   // the receipt of the frame that Python is asked about
     std::unordered_map<uint32_t, Label> labels;           // by subscription
     std::vector<std::pair<std::string, uint16_t>> transactions;  // by the client's name: session
@@ -124,14 +124,14 @@ public:
     // If a frame fits the form of those before: how much of the input it takes. 0: it does not, `write` it.
     size_t write_again(std::string_view data, size_t bytes_max, StompState& state, int64_t now_ms, Scratch& out) const {
         const size_t start = out.size();
-        const StompForm* const form = state.forms.fill(data, bytes_max, types.version(), out);
-        if (!form) return 0;
-        if (form->receipt().size() > StompReceipts::name_bytes_max) return out.cut(start), size_t{0};  // `write` says what is wrong
+        const StompSendTemplate* const filled = state.send_templates.fill(data, bytes_max, types.version(), out);
+        if (!filled) return 0;
+        if (filled->receipt().size() > StompReceipts::name_bytes_max) return out.cut(start), size_t{0};  // `write` says what is wrong
         char* const place = out.data() + start + frame_header_bytes;
-        const uint32_t receipt = form->receipt().data() ? state.receipts.add(form->receipt()) : 0;
+        const uint32_t receipt = filled->receipt().data() ? state.receipts.add(filled->receipt()) : 0;
         std::memcpy(place, &receipt, 4);
         write_id(state, now_ms, place + 4 + 4);
-        return form->size();
+        return filled->size();
     }
 
     // Appends a PUBLISH frame to `out`. Throws CodecError with a position in the frame.
@@ -141,11 +141,11 @@ public:
         const uint16_t session = value(StompHeader::Transaction) ? session_of(state) : uint16_t{0};
         write_message(frame, state, now_ms);
         const uint32_t receipt = value(StompHeader::Receipt) ? note_receipt(state) : 0;
-        char* place = write_frame_header(publish_.data(), static_cast<uint32_t>(publish_.size() - frame_header_bytes), frame_publish);
+        char* place = write_frame_header(publish_.data(), static_cast<uint32_t>(publish_.size() - frame_header_bytes), FramePublish);
         std::memcpy(place - 2, &session, 2);
         std::memcpy(place, &receipt, 4);
         out.put(publish_);
-        if (!session && frame.bytes.size() - frame.body.size() <= StompForm::head_bytes_max) learn(frame, state);
+        if (!session && frame.bytes.size() - frame.body.size() <= StompSendTemplate::head_bytes_max) learn(frame, state);
     }
 
     // The receipt that the frame at hand asks for, for an error that comes before it has a number.
@@ -210,7 +210,7 @@ private:
 
     // For the frames that follow. Which attribute a line's value has become is clear for texts; the others must stay the same.
     void learn(const StompFrame& frame, StompState& state) {
-        using Role = StompForm::Role;
+        using Role = StompSendTemplate::Role;
         uses_.assign(frame.lines.size(), {Role::Nothing});
         for (const Found& one : found_)
             if (one.line != no_line) uses_[one.line].role = Role::Same;
@@ -226,7 +226,7 @@ private:
                 uses_[i].role = Role::Length;
                 break;
             }
-        state.forms.next().learn(frame, uses_, publish_, state.version, types.version(), plain_names_ && types.empty());
+        state.send_templates.next().learn(frame, uses_, publish_, state.version, types.version(), plain_names_ && types.empty());
     }
 
     std::optional<std::string_view> value(StompHeader header) const {
@@ -360,7 +360,7 @@ private:
     std::vector<Property> properties_;
     bool plain_names_ = true;  // all names mean what stands there
     uint32_t attributes_ = 0;  // of the message, properties last
-    std::vector<StompForm::Use> uses_;
+    std::vector<StompSendTemplate::Use> uses_;
     std::string publish_;
     std::unordered_set<std::string_view, Hash> seen_;
     std::string destination_, reply_to_;

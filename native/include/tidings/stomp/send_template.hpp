@@ -16,7 +16,7 @@
 
 namespace tidings {
 
-class StompForm {
+class StompSendTemplate {
 public:
     // What a line is for. Same: a frame with another value must be taken to pieces. Value: the attribute of that number.
     enum class Role : uint8_t { Same, Value, Destination, Receipt, Length, Nothing };
@@ -224,29 +224,29 @@ private:
 };
 
 // Several, for those who have more than one thing to say in turn.
-class StompForms {
+class StompSendTemplates {
 public:
-    // As StompForm::fill: the form that fits, or nullptr.
-    const StompForm* fill(std::string_view data, size_t bytes_max, uint32_t rules, Scratch& out) {
+    // As StompSendTemplate::fill: the form that fits, or nullptr.
+    const StompSendTemplate* fill(std::string_view data, size_t bytes_max, uint32_t rules, Scratch& out) {
         for (size_t i = 0; i < count; ++i) {
-            StompForm& form = forms_[(last_ + i) % count];
-            if (!form.fill(data, bytes_max, rules, out)) continue;
+            StompSendTemplate& filled = templates_[(last_ + i) % count];
+            if (!filled.fill(data, bytes_max, rules, out)) continue;
             last_ = (last_ + i) % count;
-            return &form;
+            return &filled;
         }
         return nullptr;
     }
 
     // The one to learn, in place of that which was learnt longest ago.
-    StompForm& next() {
+    StompSendTemplate& next() {
         last_ = oldest_;
         oldest_ = (oldest_ + 1) % count;
-        return forms_[last_];
+        return templates_[last_];
     }
 
 private:
     static constexpr size_t count = 4;
-    std::array<StompForm, count> forms_;
+    std::array<StompSendTemplate, count> templates_;
     size_t last_ = 0, oldest_ = 0;
 };
 

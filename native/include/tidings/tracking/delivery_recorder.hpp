@@ -13,7 +13,7 @@
 
 namespace tidings {
 
-class Reach {
+class DeliveryRecorder {
 public:
     // What passes from now on is recorded there.
     void use(Tracker& tracker) {

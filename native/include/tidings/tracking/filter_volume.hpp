@@ -26,7 +26,7 @@ struct VolumeShape {
     bool exact;          // … for ever
 };
 
-struct Volume {
+struct FilterVolume {
     // When the ids in the arena came: the first and the last.
     struct Times {
         int64_t began_ms = 0, now_ms = 0;
@@ -65,8 +65,8 @@ struct Volume {
     }
 
     // The same content, for some of its owners.
-    std::shared_ptr<Volume> copy_for(std::vector<uint32_t> some) const {
-        auto copy = std::make_shared<Volume>();
+    std::shared_ptr<FilterVolume> copy_for(std::vector<uint32_t> some) const {
+        auto copy = std::make_shared<FilterVolume>();
         copy->owners = std::move(some);
         copy->early_ms = early_ms;
         copy->has_range = has_range, copy->busy = busy;

@@ -31,7 +31,7 @@ struct Slots {
 
 class IdArena {
 public:
-    static constexpr size_t id_bytes = Bloom::IdBytes;
+    static constexpr size_t id_bytes = Bloom::id_bytes;
     static constexpr uint32_t slots = 512;  // filters push what is needed on the way of a message out of the cache: not too often
     static constexpr uint32_t chunk = 128;
 

@@ -122,7 +122,7 @@ public:
         flush(now_ms);
         if (!done_.empty()) all = all || done_.size() >= done_max || now_ms - done_.front().stored_ms >= options_.persist_ms;
         for (uint32_t index = 0; index < histories_.size(); ++index) {
-            Volume* const volume = histories_[index].volume.get();
+            FilterVolume* const volume = histories_[index].volume.get();
             if (!volume || volume->owners.front() != index || !volume->dirty()) continue;
             volume->dirty_ms = std::min(volume->dirty_ms, now_ms);  // the clock was set back
             if (volume->dirty_ms + options_.persist_ms > now_ms) continue;
@@ -144,7 +144,7 @@ public:
     std::vector<TrackedFilter> end_all(int64_t now_ms) {
         flush(now_ms);
         for (uint32_t index = 0; index < histories_.size(); ++index) {
-            Volume* const volume = histories_[index].volume.get();
+            FilterVolume* const volume = histories_[index].volume.get();
             if (volume && volume->owners.front() == index && volume->dirty()) store(*volume, now_ms);
         }
         return std::exchange(done_, {});
@@ -156,7 +156,7 @@ public:
         const Point* const point = at(kind, peer);
         if (point == nullptr || !point->histories.contains(origin)) return {};
         const History& history = histories_[point->histories.at(origin)];
-        const Volume& volume = *history.volume;  // whatever was noted has one, after the flush
+        const FilterVolume& volume = *history.volume;  // whatever was noted has one, after the flush
         if (!volume.holds(moment_ms)) return {};
         return Found{history.sequence, volume.filter ? volume.count : 0, shape_.bits << volume.doublings, volume.contains(id)};
     }
@@ -174,7 +174,7 @@ public:
     size_t memory_bytes() const {
         size_t bytes = sizeof *this + arena_.memory_bytes() + histories_.size() * (sizeof(History) + sizeof(Marks));
         for (uint32_t index = 0; index < histories_.size(); ++index)
-            if (const Volume* volume = histories_[index].volume.get(); volume && volume->owners.front() == index)
+            if (const FilterVolume* volume = histories_[index].volume.get(); volume && volume->owners.front() == index)
                 bytes += volume->memory_bytes();
         const std::string* last = nullptr;
         for (const TrackedFilter& filter : done_)
@@ -191,7 +191,7 @@ private:
         uint32_t origin = 0, peer = 0;
         uint64_t sequence = 0;
         int64_t late_ms = 0;             // what is older than a volume by more than this is a straggler
-        std::shared_ptr<Volume> volume;  // from the first flush on
+        std::shared_ptr<FilterVolume> volume;  // from the first flush on
     };
 
     // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched often.
@@ -287,7 +287,7 @@ private:
     void end(Point& point, int64_t now_ms) {
         for (const auto& [origin, index] : point.histories) {
             History& history = histories_[index];
-            Volume& volume = *history.volume;
+            FilterVolume& volume = *history.volume;
             if (volume.dirty()) emit(volume, index, content_of(volume), now_ms);
             std::erase(volume.owners, index);
             if (!volume.owners.empty()) own(volume);
@@ -369,14 +369,14 @@ private:
 
     // A new history: with another new one of the same marks, or alone.
     void place(uint32_t index) {
-        for (const std::shared_ptr<Volume>& one : fresh_) {
+        for (const std::shared_ptr<FilterVolume>& one : fresh_) {
             if (marks_[one->owners.front()] != marks_[index]) continue;
             one->owners.push_back(index);
             own(*one);
             histories_[index].volume = one;
             return;
         }
-        auto volume = histories_[index].volume = std::make_shared<Volume>();
+        auto volume = histories_[index].volume = std::make_shared<FilterVolume>();
         volume->owners = {index};
         volume->early_ms = options_.skew_ms;
         own(*volume);
@@ -384,7 +384,7 @@ private:
     }
 
     // Its owners have changed.
-    void own(Volume& volume) const {
+    void own(FilterVolume& volume) const {
         const auto late_ms = [&](uint32_t index) { return histories_[index].late_ms; };
         const auto [least, most] = std::ranges::minmax(volume.owners, {}, late_ms);
         volume.late_ms = late_ms(least);
@@ -393,17 +393,17 @@ private:
 
     // Whether two owners of a volume do the same with what is in the arena: they take the same, and if what is late to one is not
     // to the other, nothing is late to either.
-    bool alike(const Volume& volume, uint32_t one, uint32_t other) const {
+    bool alike(const FilterVolume& volume, uint32_t one, uint32_t other) const {
         return marks_[one] == marks_[other] && (!volume.mixed || oldest_ms_ >= times_.began_ms - volume.late_ms ||
                                                 histories_[one].late_ms == histories_[other].late_ms);
     }
 
-    bool agree(const Volume& volume) const {
+    bool agree(const FilterVolume& volume) const {
         return std::ranges::all_of(volume.owners, [&](uint32_t index) { return alike(volume, volume.owners.front(), index); });
     }
 
     // Owners that differ part.
-    void split(std::shared_ptr<Volume> volume) {
+    void split(std::shared_ptr<FilterVolume> volume) {
         std::vector<uint32_t> left = volume->owners;
         const auto as_first = [&, first = left.front()](uint32_t index) { return alike(*volume, first, index); };
         const auto others = std::ranges::stable_partition(left, as_first);
@@ -417,7 +417,7 @@ private:
     }
 
     // With what is marked in the chunk of the arena that begins here.
-    void fill(Volume& volume, const Marks& marks, uint32_t first) {
+    void fill(FilterVolume& volume, const Marks& marks, uint32_t first) {
         std::array<uint16_t, IdArena::chunk> list;
         Slots chosen = marks.in_chunk(first, list.data());
         while (chosen.count) {
@@ -428,12 +428,12 @@ private:
 
     // ---- out
 
-    static std::shared_ptr<const std::string> content_of(const Volume& volume) {
+    static std::shared_ptr<const std::string> content_of(const FilterVolume& volume) {
         if (!volume.filter) return std::make_shared<const std::string>(volume.ids);
         return std::make_shared<const std::string>(volume.filter->to_string());
     }
 
-    void emit(const Volume& volume, uint32_t index, std::shared_ptr<const std::string> content, int64_t now_ms) {
+    void emit(const FilterVolume& volume, uint32_t index, std::shared_ptr<const std::string> content, int64_t now_ms) {
         const History& history = histories_[index];
         TrackedFilter& out = done_.emplace_back();
         out.kind = static_cast<uint8_t>(history.kind);
@@ -452,13 +452,13 @@ private:
         out.data = std::move(content);
     }
 
-    void store_copy(Volume& volume, int64_t now_ms) {
+    void store_copy(FilterVolume& volume, int64_t now_ms) {
         const auto content = content_of(volume);
         for (const uint32_t index : volume.owners) emit(volume, index, content, now_ms);
         volume.stored_count = volume.count;
     }
 
-    void store(Volume& volume, int64_t now_ms) {
+    void store(FilterVolume& volume, int64_t now_ms) {
         store_copy(volume, now_ms);
         volume.clear(shape_, now_ms);
         for (const uint32_t index : volume.owners) histories_[index].sequence = next_sequence_++;
@@ -469,7 +469,7 @@ private:
     std::vector<History> histories_;
     std::vector<Marks> marks_;  // of each history
     std::vector<uint32_t> free_, dirty_, leaders_;  // dirty: have marks; leaders: of these, one for each volume
-    std::vector<std::shared_ptr<Volume>> fresh_;  // begun in this flush
+    std::vector<std::shared_ptr<FilterVolume>> fresh_;  // begun in this flush
     Point publish_, route_;
     std::vector<Point> subscribers_;
     Marks published_;  // marks of H_P
@@ -477,7 +477,7 @@ private:
     std::unordered_map<uint32_t, Point> neighbours_;
     std::vector<TrackedFilter> done_;
     uint64_t next_sequence_ = 0, turn_ = 0;
-    Volume::Times times_;
+    FilterVolume::Times times_;
     int64_t oldest_ms_ = 0;  // of the ids in the arena
     IdArena arena_;
 };

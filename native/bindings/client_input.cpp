@@ -3,6 +3,8 @@
 #include <nanobind/nanobind.h>
 
 #include "python_forwarder.hpp"
+#include "structure.hpp"
+#include "tidings/support/clock.hpp"
 
 using namespace tidings;
 
@@ -26,9 +28,9 @@ struct Pace {
 };
 
 // Of one client.
-class Intake {
+class ClientInput {
 public:
-    Intake(nb::object forwarder, nb::object pace, nb::object rest)
+    ClientInput(nb::object forwarder, nb::object pace, nb::object rest)
         : rest(std::move(rest)), heard_ms(now_ms()), forwarder_owner_(std::move(forwarder)), pace_owner_(std::move(pace)),
           forwarder_(nb::cast<PyForwarder&>(forwarder_owner_)), pace_(nb::cast<Pace&>(pace_owner_)), buffer_(forwarder_.view()) {}
 
@@ -45,7 +47,7 @@ public:
         const auto connection = static_cast<uint32_t>(number);
         const unsigned flags = small ? forwarder_.serve(connection, size, now) : forwarder_.feed(connection, size, now);
         const bool usual = small && !watched && pause_ms < pace_.held_up_ms;
-        if (usual && (flags == 0 || (flags == Forwarder::HasOutput && pace_.counts(number)))) return;
+        if (usual && (flags == 0 || (flags == Forwarder::output_flag && pace_.counts(number)))) return;
         const nb::object told = rest;  // which may close us
         told(flags, small, pause_ms);
     }
@@ -71,12 +73,12 @@ private:
 // A connection has an intake, whose `rest` is the connection's: Python must see through that, or neither would ever go.
 int traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
-    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Intake>(self)->rest.ptr());
+    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<ClientInput>(self)->rest.ptr());
     return 0;
 }
 
 int clear(PyObject* self) {
-    nb::inst_ptr<Intake>(self)->rest.reset();
+    nb::inst_ptr<ClientInput>(self)->rest.reset();
     return 0;
 }
 
@@ -84,7 +86,7 @@ PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_
 
 }  // namespace
 
-void bind_intake(nb::module_& m) {
+static void bind_client_input(nb::module_& m) {
     nb::class_<Pace>(m, "Pace", "Reads of all connections, and how many more of one of them nobody needs to hear of.")
         .def("__init__", [](Pace* self, size_t small_bytes, int64_t held_up_ms) { new (self) Pace{small_bytes, held_up_ms}; },
              nb::arg("small_bytes"), nb::arg("held_up_ms"))
@@ -95,13 +97,15 @@ void bind_intake(nb::module_& m) {
                 nb::for_setter(nb::arg("call").none()),
                 nb::for_setter(nb::sig("def on_read(self, call: collections.abc.Callable[[], None] | None, /) -> None")))
         .def("counts", &Pace::counts, nb::arg("connection"), "Whether a small read of this connection is just one more.");
-    nb::class_<Intake>(m, "Intake", nb::type_slots(slots), "What comes from a client's socket.")
+    nb::class_<ClientInput>(m, "ClientInput", nb::type_slots(slots), "What comes from a client's socket.")
         .def(nb::init<nb::object, nb::object, nb::object>(), nb::arg("forwarder"), nb::arg("pace"), nb::arg("rest"),
              nb::sig("def __init__(self, forwarder: Forwarder, pace: Pace, rest: collections.abc.Callable[[int, bool, int], None]) -> None"))
-        .def("buffer", &Intake::buffer, nb::arg("sizehint"), nb::sig("def buffer(self, sizehint: int) -> memoryview"))
-        .def("take", &Intake::take, nb::arg("size"))
-        .def("close", &Intake::close)
-        .def_rw("number", &Intake::number)
-        .def_rw("heard_ms", &Intake::heard_ms)
-        .def_rw("watched", &Intake::watched);
+        .def("buffer", &ClientInput::buffer, nb::arg("sizehint"), nb::sig("def buffer(self, sizehint: int) -> memoryview"))
+        .def("take", &ClientInput::take, nb::arg("size"))
+        .def("close", &ClientInput::close)
+        .def_rw("number", &ClientInput::number)
+        .def_rw("heard_ms", &ClientInput::heard_ms)
+        .def_rw("watched", &ClientInput::watched);
 }
+
+static const tidings::Structure structure{"client_input", bind_client_input};
