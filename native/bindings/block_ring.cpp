@@ -45,7 +45,7 @@ static void bind_block_ring(nb::module_& m) {
         .def("__init__", [](BlockRing* self, const std::vector<std::pair<nb::bytes, int64_t>>& blocks) { new (self) BlockRing(copied(blocks)); },
              nb::arg("blocks"), "Each with the number of its messages.")
         .def("send", &send_blocks, nb::arg("socket"), nb::arg("messages_max"),
-             "The rest of what was begun, then blocks of no more than so many messages together, as far as the socket takes them; "
+             "Sends the rest of what was begun, then blocks of at most `messages_max` messages together, as far as the socket takes them; "
              "returns the messages of those begun. OSError if the connection is gone.")
         .def_prop_ro("busy", &BlockRing::busy, "A block is begun and not finished.")
         .def_prop_ro("messages", &BlockRing::messages, "Of the block that is sent next, or is under way.");

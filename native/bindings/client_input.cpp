@@ -1,5 +1,5 @@
-// What comes from the sockets of clients. The usual small read, plain messages that are written to their readers at once, is dealt
-// with here; only what is left to do is told to Python. For a lone message that is a tenth of what it costs.
+// Input from the sockets of clients. The usual small read, plain messages that are written to their readers at once, is
+// handled here; Python is called only for what is left to do. For a single message that is a tenth of the cost.
 #include <nanobind/nanobind.h>
 
 #include "python_forwarder.hpp"
@@ -10,16 +10,17 @@ using namespace tidings;
 
 namespace {
 
-// Reads of all connections, and how many more of one of them nobody needs to hear of (see broker/tuning/read_moderation.py).
+// Counts the reads of all connections, and the further reads of one of them that need not be reported (see
+// broker/tuning/read_moderation.py).
 struct Pace {
     size_t small_bytes;   // less than this at a time means that the broker keeps up
-    int64_t held_up_ms;   // a pause of this length may have been our fault
+    int64_t held_up_ms;   // a pause of this length may have been caused by the broker
     uint64_t reads = 0;
     int64_t connection = -1;
     uint32_t left = 0;
     nb::object on_read = nb::none();  // to be called at each read, before anything else
 
-    // Whether a small read of this connection is just one more.
+    // True if a small read of this connection need not be reported.
     bool counts(int64_t number) {
         if (number != connection || left <= 1) return false;
         --left;
@@ -36,7 +37,7 @@ public:
 
     nb::object buffer(nb::handle) { return buffer_; }
 
-    // So many bytes are in the buffer. `rest(flags, small, pause_ms)` is called with what is left to do.
+    // `size` bytes are in the buffer. `rest(flags, small, pause_ms)` is called with what is left to do.
     void take(size_t size) {
         if (number < 0) throw UsageError{"E_FEED", "the connection is not open"};
         ++pace_.reads;
@@ -48,11 +49,11 @@ public:
         const unsigned flags = small ? forwarder_.serve(connection, size, now) : forwarder_.feed(connection, size, now);
         const bool usual = small && !watched && pause_ms < pace_.held_up_ms;
         if (usual && (flags == 0 || (flags == Forwarder::output_flag && pace_.counts(number)))) return;
-        const nb::object told = rest;  // which may close us
-        told(flags, small, pause_ms);
+        const nb::object report = rest;  // which may close this input
+        report(flags, small, pause_ms);
     }
 
-    // Nothing more comes, and nobody is to be told.
+    // The connection has ended: `rest` is not called any more.
     void close() {
         number = -1;
         rest.reset();
@@ -61,7 +62,7 @@ public:
     nb::object rest;
     int64_t number = -1;  // the forwarder's, once it is open
     int64_t heard_ms;
-    bool watched = true;  // `rest` wants to know of each read
+    bool watched = true;  // `rest` is called at each read
 
 private:
     nb::object forwarder_owner_, pace_owner_;
@@ -70,7 +71,8 @@ private:
     nb::object buffer_;
 };
 
-// A connection has an intake, whose `rest` is the connection's: Python must see through that, or neither would ever go.
+// A connection has a client input, whose `rest` is the connection's: Python must see through that, or neither would
+// ever go.
 int traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
     if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<ClientInput>(self)->rest.ptr());
@@ -87,7 +89,7 @@ PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_
 }  // namespace
 
 static void bind_client_input(nb::module_& m) {
-    nb::class_<Pace>(m, "Pace", "Reads of all connections, and how many more of one of them nobody needs to hear of.")
+    nb::class_<Pace>(m, "Pace", "Counts the reads of all connections, and the further reads of one of them that need not be reported.")
         .def("__init__", [](Pace* self, size_t small_bytes, int64_t held_up_ms) { new (self) Pace{small_bytes, held_up_ms}; },
              nb::arg("small_bytes"), nb::arg("held_up_ms"))
         .def_rw("reads", &Pace::reads)
@@ -96,8 +98,8 @@ static void bind_client_input(nb::module_& m) {
         .def_rw("on_read", &Pace::on_read, nb::for_getter(nb::sig("def on_read(self) -> collections.abc.Callable[[], None] | None")),
                 nb::for_setter(nb::arg("call").none()),
                 nb::for_setter(nb::sig("def on_read(self, call: collections.abc.Callable[[], None] | None, /) -> None")))
-        .def("counts", &Pace::counts, nb::arg("connection"), "Whether a small read of this connection is just one more.");
-    nb::class_<ClientInput>(m, "ClientInput", nb::type_slots(slots), "What comes from a client's socket.")
+        .def("counts", &Pace::counts, nb::arg("connection"), "True if a small read of this connection need not be reported.");
+    nb::class_<ClientInput>(m, "ClientInput", nb::type_slots(slots), "Input from a client's socket.")
         .def(nb::init<nb::object, nb::object, nb::object>(), nb::arg("forwarder"), nb::arg("pace"), nb::arg("rest"),
              nb::sig("def __init__(self, forwarder: Forwarder, pace: Pace, rest: collections.abc.Callable[[int, bool, int], None]) -> None"))
         .def("buffer", &ClientInput::buffer, nb::arg("sizehint"), nb::sig("def buffer(self, sizehint: int) -> memoryview"))

@@ -16,7 +16,8 @@
 
 using namespace tidings;
 
-// How stubs spell the parts of a message: persistent, queue, priority, id, destination, header fields, properties, body.
+// The parts of a message as stubs spell them: persistent, queue, priority, id, destination, header fields,
+// properties, body.
 #define MESSAGE_PARTS                                                                       \
     "tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], " \
     "dict[str, bool | int | float | str | bytes], bytes]"
@@ -57,7 +58,7 @@ nb::object decode_message(nb::handle data) {
 
 // Names of properties follow tidings.model.message.check_property_name.
 std::string_view property_name(nb::handle object) {
-    if (!PyUnicode_Check(object.ptr())) throw UsageError{"E_MESSAGE_NAME", "a property's name is text"};
+    if (!PyUnicode_Check(object.ptr())) throw UsageError{"E_MESSAGE_NAME", "a property name must be text"};
     const std::string_view name = text_of(object);
     if (name.empty() || name.size() > 255) throw UsageError{"E_NAME_LENGTH", "an attribute name has 1 to 255 bytes"};
     if (name[0] == '@' || (name.starts_with("JMS") && !name.starts_with("JMSX")))
@@ -207,7 +208,7 @@ nb::dict attributes(const PyBatch& batch, Py_ssize_t i) {
 }
 
 void bind_batch(nb::module_& m) {
-    nb::class_<PyBatch>(m, "MessageBatch", "What one socket read returned, decoded in one call.")
+    nb::class_<PyBatch>(m, "MessageBatch", "The bytes of one socket read, decoded in one call.")
         .def_static("from_frames", &batch_from_frames, nb::arg("data"), nb::arg("payload_bytes_max") = 1 << 20,
                     nb::arg("stop_at_control") = false, nb::arg("derived") = unsigned{DerivedAll})
         .def_static("from_messages", &batch_from_messages, nb::arg("data"), nb::arg("message_bytes_max") = 1 << 20,
@@ -215,7 +216,7 @@ void bind_batch(nb::module_& m) {
         .def_static("from_column", &batch_from_column, nb::arg("data"), nb::arg("ends"), nb::arg("message_bytes_max") = 1 << 20,
                     nb::arg("derived") = unsigned{DerivedAll}, "Messages one after the other, the i-th ends at ends[i].")
         .def("__len__", [](const PyBatch& self) { return self.batch().size(); })
-        .def_prop_ro("broken", [](const PyBatch& self) { return self.batch().broken(); }, "How many entries are broken.")
+        .def_prop_ro("broken", [](const PyBatch& self) { return self.batch().broken(); }, "Number of broken entries.")
         .def_prop_ro("consumed", [](const PyBatch& self) { return self.batch().consumed(); })
         .def_prop_ro("fatal", &fatal_error, nb::sig("def fatal(self) -> tuple[str, str, int] | None"),
                      "Why decoding stopped: code, reason, position in the buffer.")
@@ -288,15 +289,15 @@ static void bind_codec(nb::module_& m) {
     m.def("predicate_check", [](nb::object blob) { const Buffer buffer(blob); read_predicate(buffer.view()); }, nb::arg("blob"),
           "Raises CodecError unless the blob is a valid predicate; its program is judged by Program.");
     m.def("holds", &holds_constraint, nb::arg("constraint"), nb::arg("value").none(),
-          "Whether an encoded constraint is true of a value (None: the attribute is missing).");
+          "True if an encoded constraint holds for a value (None: the attribute is missing).");
     nb::class_<Budget>(m, "Budget", "The work that may be done for one message, in steps of about a nanosecond.")
         .def(nb::init<uint64_t>(), nb::arg("steps") = Budget::message_steps)
-        .def_prop_ro("exhausted", &Budget::exhausted, "Whether the last filter was given up.")
+        .def_prop_ro("exhausted", &Budget::exhausted, "True if the last filter was given up.")
         .def_prop_ro("taken", &Budget::taken, "Steps taken since it was made.");
     m.attr("MESSAGE_STEPS") = Budget::message_steps;
     m.attr("FILTER_STEPS") = Budget::filter_steps;
     m.def("like", [](nb::str pattern, nb::str text, Budget& budget) { return Like(text_of(pattern)).matches(text_of(text), budget); },
-          nb::arg("pattern"), nb::arg("text"), nb::arg("budget"), "Whether a text matches a LIKE pattern; no answer if the budget is exhausted.");
+          nb::arg("pattern"), nb::arg("text"), nb::arg("budget"), "True if a text matches a LIKE pattern; no answer if the budget is exhausted.");
     nb::class_<PyProgram>(m, "Program", "A selector in postfix form, checked once, evaluated over batches.")
         .def(nb::init<nb::handle>(), nb::arg("program"))
         .def("evaluate", &PyProgram::evaluate, nb::arg("batch"), nb::sig("def evaluate(self, batch: MessageBatch) -> bytes"),

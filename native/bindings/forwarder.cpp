@@ -1,4 +1,5 @@
-// The forwarder's binding. Numbers, bytes and records of events cross; the GIL is released while input is parsed and matched.
+// The forwarder's binding. Numbers, bytes and records of events cross; the GIL is released while input is parsed and
+// matched.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -68,7 +69,7 @@ void bind_output(nb::class_<PyForwarder>& type) {
         .def("write_all", &PyForwarder::write_all, nb::arg("bytes_max"), nb::arg("now_ms"),
              nb::sig("def write_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]"))
         .def("set_socket", [](PyForwarder& self, uint32_t connection, int socket) { self.forwarder.output_queues().at(connection).socket = socket; },
-             nb::arg("connection"), nb::arg("socket"), "Where `write_all` writes its output; -1: nowhere.")
+             nb::arg("connection"), nb::arg("socket"), "Sets the socket that `write_all` writes its output to; -1: none.")
         .def("written_ms", [](PyForwarder& self, uint32_t connection) { return self.forwarder.output_queues().at(connection).written_ms; },
              nb::arg("connection"), "When there was output for it last.")
         .def("has_output", [](PyForwarder& self) { return self.forwarder.output_queues().has_output(); })
@@ -81,7 +82,7 @@ void bind_output(nb::class_<PyForwarder>& type) {
         .def("check_stalls", &PyForwarder::check_stalls, nb::arg("now_ms"));
 }
 
-// What a session of STOMP tells the forwarder, which reads and writes the frequent frames by itself.
+// Settings of a STOMP session for the forwarder, which reads and writes the frequent frames.
 void bind_stomp(nb::class_<PyForwarder>& type) {
     type.def("speak_stomp", [](PyForwarder& self, uint32_t connection) { self.forwarder.speak_stomp(connection); }, nb::arg("connection"))
         .def("stomp_version", [](PyForwarder& self, uint32_t connection, unsigned version) {
@@ -111,7 +112,7 @@ void bind_stomp(nb::class_<PyForwarder>& type) {
                  const auto name = self.forwarder.stomp(connection).receipts.take(receipt);
                  return name ? nb::object(to_bytes(*name)) : nb::object(nb::none());
              }, nb::arg("connection"), nb::arg("receipt"), nb::sig("def stomp_receipt(self, connection: int, receipt: int) -> bytes | None"),
-             "How the client calls a receipt that is answered now.")
+             "The client's name for a receipt that is answered now.")
         .def("stomp_types", [](PyForwarder& self, const std::vector<std::tuple<std::string, bool, std::string, unsigned>>& rules) {
                  std::vector<StompTypes::Rule> made;
                  for (const auto& [pattern, queue, name, kind] : rules) {
@@ -182,10 +183,10 @@ static void bind_forwarder(nb::module_& m) {
              nb::arg("connection"), nb::arg("destination"))
         .def("skip", [](PyForwarder& self, uint32_t connection) { self.forwarder.skip(connection); }, nb::arg("connection"))
         .def("transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
-             nb::arg("connection"), nb::arg("session"), nb::arg("on"), "Whether messages of this session wait for a commit.")
+             nb::arg("connection"), nb::arg("session"), nb::arg("on"), "Sets if messages of this session wait for a commit.")
         .def("ignore", [](PyForwarder& self, uint32_t connection) { self.forwarder.ignore(connection); }, nb::arg("connection"))
         .def("record_in", [](PyForwarder& self, Tracker& tracker) { self.forwarder.output_queues().use_tracker(tracker); }, nb::arg("tracker"),
-             nb::keep_alive<1, 2>(), "What passes from now on is recorded there.")
+             nb::keep_alive<1, 2>(), "Records all messages from now on there.")
         .def("set_subscriber",
              [](PyForwarder& self, uint32_t connection, uint32_t subscriber) { self.forwarder.output_queues().set_subscriber(connection, subscriber); },
              nb::arg("connection"), nb::arg("subscriber"))
@@ -202,14 +203,14 @@ static void bind_forwarder(nb::module_& m) {
         .def("handled", &PyForwarder::handled, nb::arg("connection"), nb::arg("now_ms"))
         .def("resume", &PyForwarder::resume, nb::arg("connection"), nb::arg("now_ms"))
         .def("events", &PyForwarder::events, nb::sig("def events(self) -> list[tidings.kernel.events.PlaneEvent]"),
-             "What only Python can do, in order.")
+             "Takes what only Python can handle, in order.")
         .def("has_events", [](PyForwarder& self) { return !self.forwarder.output_queues().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("grade_sums", &PyForwarder::grade_sums, nb::sig("def grade_sums(self) -> tuple[float, float, float]"),
              "Sums over all messages of the replication grade, its square and its cube.")
         .def("destination_counts", &PyForwarder::destination_counts, nb::arg("now_ms"),
              nb::sig("def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]"),
-             "Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.")
+             "Messages and deliveries by destination since counting began; the empty name is all those beyond the first thousand.")
         .def("feeds", [](PyForwarder& self) { return self.forwarder.output_queues().stats.feeds; }, "Reads so far, of all connections.")
         .def("received", [](PyForwarder& self) { return self.forwarder.output_queues().stats.received; })
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.output_queues().held_bytes(); })
@@ -218,7 +219,7 @@ static void bind_forwarder(nb::module_& m) {
         .def("overruns", [](PyForwarder& self) { return self.forwarder.matcher().overruns(); },
              "Evaluations of filters that were given up because a message's budget was used up.")
         .def("take_overruns", &PyForwarder::take_overruns,
-             "Mailbox sinks whose filters were given up since the last call, and for how many messages; subscribers of direct sinks are told.")
+             "Mailbox sinks whose filters were given up since the last call, and for how many messages; subscribers of direct sinks are notified.")
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);

@@ -16,7 +16,8 @@ using namespace tidings;
 
 namespace {
 
-// Result arrays that Python let go, for the next results: fresh memory would cost more in page faults than matching does.
+// Result arrays that Python has released, for the next results: fresh memory would cost more in page faults than
+// matching does.
 class ResultPool {
 public:
     Column<uint32_t> take() {
@@ -137,7 +138,7 @@ nb::class_<PyMatcher<Engine>> bind(nb::module_& m, const char* name, const char*
         .def("__len__", &Face::size)
         .def_prop_ro("conjunctions", &Face::conjunctions)
         .def_prop_ro("memory_bytes", &Face::bytes)
-        .def_prop_ro("derived_mask", &Face::derived, "Which derived attributes batches must show, as bits.");
+        .def_prop_ro("derived_mask", &Face::derived, "The derived attributes that batches must show, as bits.");
 }
 
 }  // namespace
@@ -146,7 +147,7 @@ static void bind_matcher(nb::module_& m) {
     using Face = PyMatcher<Matcher>;
     bind<Matcher>(m, "Matcher", "The exact matcher: an index over subscribers' predicates.")
         .def("limit", &Face::limit, nb::arg("steps"), nb::arg("in_doubt"),
-             "Sets the most steps for one message, and whether a filter that was given up counts as satisfied.")
+             "Sets the most steps for one message, and if a filter that was given up counts as satisfied.")
         .def_prop_ro("steps", &Face::steps, "Steps taken since it was made.")
         .def_prop_ro("overruns", &Face::overruns, "Evaluations that were given up since it was made.")
         .def("take_overruns", &Face::take_overruns, "Ids of subscribers concerned since the last call, and for how many messages.");

@@ -202,7 +202,7 @@ static void bind_matrix(nb::module_& m) {
         .def_prop_ro("active_row_count", &LockedMatrix::active_row_count)
         .def_prop_ro("memory_bytes", &LockedMatrix::memory_bytes);
     bind_element_matrix(m);
-    m.def("row_scan", &bind_row_scan, "rows"_a, "messages"_a, "How many pairs match, found one by one: the yardstick.");
+    m.def("row_scan", &bind_row_scan, "rows"_a, "messages"_a, "Number of pairs that match, compared one by one: the baseline.");
     m.def("simd_level", [] { return static_cast<int>(simd_best()); }, "0 portable, 1 AVX2, 2 AVX-512.");
 }
 

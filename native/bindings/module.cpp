@@ -34,7 +34,7 @@ void translate(const std::exception_ptr& thrown, void*) {
 NB_MODULE(_kernel, m) {
     m.doc() = "Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter.";
 #if !defined(__SANITIZE_ADDRESS__)
-    // What is alive when the interpreter ends is no leak, and whoever stops a broker need not read of it.
+    // Objects that are alive when the interpreter ends are no leak: no warnings when a broker is stopped.
     nb::set_leak_warnings(false);
 #endif
     nb::register_exception_translator(translate);

@@ -1,5 +1,5 @@
-// A decoded batch as Python holds it, shared by the bindings that take one. Immutable once made, so any number of threads may
-// read it without the GIL.
+// A decoded batch as Python holds it, shared by the bindings that take one. Immutable once made, so any number of
+// threads may read it without the GIL.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -13,7 +13,7 @@
 
 namespace tidings {
 
-// Storage of batches that are gone, for the next ones: fresh memory would cost more in page faults than decoding does.
+// Storage of batches that are freed, for the next ones: fresh memory would cost more in page faults than decoding does.
 class BatchPool {
 public:
     std::unique_ptr<MessageBatch> take() {

@@ -13,7 +13,7 @@
 
 namespace tidings {
 
-// How many bytes the socket took. One that is broken takes everything: its reader will notice.
+// Returns the number of bytes that the socket took. A broken one takes everything: its reader notices the error.
 inline size_t send_some(int socket, std::string_view bytes) {
     const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) return static_cast<size_t>(sent);
@@ -36,14 +36,15 @@ public:
         return nb::steal(PyMemoryView_FromMemory(buffer_.get(), static_cast<Py_ssize_t>(buffer_bytes_), PyBUF_WRITE));
     }
 
-    // Not inlined, nor is `serve`: where these are written out twice, the compiler takes less care of what they call.
+    // Not inlined, nor is `serve`: where these are written out twice, the compiler optimises what they call less.
     [[gnu::noinline]] unsigned feed(uint32_t connection, size_t bytes, int64_t now_ms) {
         if (bytes > buffer_bytes_) throw UsageError{"E_FEED", "more bytes than the buffer holds"};
         nb::gil_scoped_release release;
         return forwarder.feed(connection, {buffer_.get(), bytes}, now_ms);
     }
 
-    // As `feed`; if nothing came of it but output, this is written, too. left_flag: not all, or there is more to see to.
+    // As `feed`; if nothing came of it but output, this is written, too. left_flag: not all, or there is more to see
+    // to.
     [[gnu::noinline]] unsigned serve(uint32_t connection, size_t bytes, int64_t now_ms) {
         if (bytes > buffer_bytes_) throw UsageError{"E_FEED", "more bytes than the buffer holds"};
         nb::gil_scoped_release release;
@@ -135,8 +136,8 @@ public:
         return d;
     }
 
-    // Subscribers whose filters were given up since the last call, for so many messages: those of direct sinks are told, mailboxes'
-    // are the caller's.
+    // Subscribers whose filters were given up since the last call, with the number of messages: those of direct sinks
+    // are notified, mailboxes' are the caller's.
     std::vector<std::pair<uint32_t, uint64_t>> take_overruns() {
         std::vector<std::pair<uint32_t, uint64_t>> given_up = forwarder.matcher().take_overruns();
         std::erase_if(given_up, [&](const auto& one) {
@@ -188,7 +189,7 @@ public:
 private:
     static constexpr unsigned left_flag = 8;  // beside the forwarder's own flags
 
-    // Whether the socket took all of it, up to `bytes_max`.
+    // True if the socket took all of it, up to `bytes_max`.
     bool write_some(uint32_t number, size_t bytes_max, int64_t now_ms) {
         const Connection& connection = forwarder.output_queues().at(number);
         const std::string_view bytes = connection.output.front(bytes_max);

@@ -14,8 +14,8 @@ namespace tidings {
 
 namespace nb = nanobind;
 
-// The bytes of a bytes-like object. Those of `bytes` (or a memoryview of it) are borrowed and kept alive; all others are copied,
-// because they were checked once and must not change afterwards.
+// The bytes of a bytes-like object. Those of `bytes` (or a memoryview of it) are borrowed and kept alive; all others
+// are copied, because they were checked once and must not change afterwards.
 class Buffer {
 public:
     explicit Buffer(nb::handle object) {

@@ -1,5 +1,5 @@
-// The structures that the extension consists of. Each binding file registers its own and nothing else names it, so a new one is a
-// new file: CMake takes every file of this folder.
+// The structures that the extension consists of. Each binding file registers its own and nothing else names it, so a
+// new one is a new file: CMake takes every file of this folder.
 #pragma once
 #include <nanobind/nanobind.h>
 

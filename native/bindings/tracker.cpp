@@ -80,7 +80,7 @@ static void bind_tracker(nb::module_& m) {
                  return std::tuple{found->sequence, found->hashed, found->bits, found->held};
              },
              nb::arg("kind"), nb::arg("origin"), nb::arg("peer"), nb::arg("id"), nb::arg("moment_ms"), nb::arg("now_ms"),
-             "The filter in memory that matches this time: sequence, how many ids are hashed in how many bits, whether it holds the id.")
+             "The filter in memory that matches this time: sequence, number of ids, number of bits, and if it holds the id.")
         .def("stragglers", &Tracker::stragglers, nb::arg("origin"), nb::arg("moment_ms"), nb::arg("now_ms"),
              "Subscribers that were given a message of this origin and time long after it.")
         .def_prop_ro("memory_bytes", &Tracker::memory_bytes);

@@ -1,6 +1,7 @@
-// A small coverage-guided fuzzer: g++ has no libFuzzer, and whoever can build Tidings has g++. The targets are compiled with
+// A small coverage-guided fuzzer: g++ has no libFuzzer, and Tidings is built with g++. The targets are compiled with
 // -fsanitize-coverage=trace-pc, which calls __sanitizer_cov_trace_pc at every edge; an input that reaches an edge no other
-// did joins the corpus. Deterministic: the same seed and count run the same inputs (the kernel's random hash seed apart).
+// did joins the corpus. Deterministic: the same seed and count run the same inputs (the kernel's random hash seed
+// apart).
 //
 //   driver [seed [count [seconds]]]     0 means: no such bound
 //
@@ -95,7 +96,7 @@ double seconds_now(clockid_t clock = CLOCK_MONOTONIC) {
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// CPU time, so that whoever stops this process finds nothing that hangs.
+// CPU time, so that a process that was stopped meanwhile does not count as hanging.
 double timed(const std::string& input) {
     const double start = seconds_now(CLOCK_THREAD_CPUTIME_ID);
     run(input);

@@ -1,5 +1,5 @@
-// Any bytes as what clients send, cut anywhere, with sinks of every policy and outputs that are slow. What the forwarder
-// holds must add up: when all connections are closed, nothing is held.
+// Any bytes as what clients send, cut anywhere, with sinks of every policy and outputs that are slow. What the
+// forwarder holds must add up: when all connections are closed, nothing is held.
 #include "pieces.hpp"
 #include "seeds.hpp"
 #include "target.hpp"

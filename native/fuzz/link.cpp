@@ -1,6 +1,6 @@
-// Any bytes as what neighbours send by their links, cut anywhere, while links come and go and are slow. Every copy that leaves must
-// be a whole FORWARD frame, with destinations that are not here and fewer hops than a message may take; when all connections are
-// closed, nothing is held.
+// Any bytes as what neighbours send by their links, cut anywhere, while links come and go and are slow. Every copy that
+// leaves must be a whole FORWARD frame, with destinations that are not here and fewer hops than a message may take;
+// when all connections are closed, nothing is held.
 #include "pieces.hpp"
 #include "seeds.hpp"
 #include "target.hpp"

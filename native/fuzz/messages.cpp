@@ -1,6 +1,6 @@
-// Any bytes as one message, as frames and as messages with lengths. What decodes must encode to the same bytes, and the index
-// must find for it whom the scan finds. The index reads some bytes before the end of a name or text, so the input stands at
-// the very beginning of a piece of memory.
+// Any bytes as one message, as frames and as messages with lengths. What decodes must encode to the same bytes, and the
+// index must find for it whom the scan finds. The index reads some bytes before the end of a name or text, so the input
+// stands at the very beginning of a piece of memory.
 #include <cstring>
 #include <memory>
 

@@ -1,5 +1,5 @@
-// Any bytes as a predicate. Its constraints are then asked about every value the predicate holds; a LIKE pattern is compared
-// with a plain matcher that tries everything.
+// Any bytes as a predicate. Its constraints are then asked about every value the predicate holds; a LIKE pattern is
+// compared with a plain matcher that tries everything.
 #include "seeds.hpp"
 #include "target.hpp"
 

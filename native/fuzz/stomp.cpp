@@ -1,6 +1,6 @@
-// Any bytes as what STOMP clients of every version send, cut anywhere. What becomes a message must decode, and what is delivered
-// of it must be frames again; when all connections are closed, nothing is held. A frame that is filled in as a form becomes the
-// same as one that is taken to pieces.
+// Any bytes as what STOMP clients of every version send, cut anywhere. What becomes a message must decode, and what is
+// delivered of it must be frames again; when all connections are closed, nothing is held. A frame that is filled in
+// from a template becomes the same as one that is taken to pieces.
 #include "seeds.hpp"
 #include "target.hpp"
 #include "tidings/forwarding/forwarder.hpp"
@@ -27,7 +27,7 @@ void check_output(std::string_view output) {
     }
 }
 
-// What became of a frame, but for the id and the number of its receipt; and how that is called.
+// The result of a frame, but for the id and the number of its receipt; and the receipt's name.
 std::pair<std::string, std::optional<std::string>> made(const Scratch& out, StompState& state) {
     std::string bytes{std::string_view(out)};
     uint32_t receipt;
@@ -37,7 +37,7 @@ std::pair<std::string, std::optional<std::string>> made(const Scratch& out, Stom
     return {bytes, name ? std::optional(std::string(*name)) : std::nullopt};
 }
 
-void check_forms(std::string_view data, StompVersion version) {
+void check_templates(std::string_view data, StompVersion version) {
     static constexpr size_t bytes_max = 2048;
     static StompFramer framer;
     static StompFrame frame;
@@ -142,7 +142,7 @@ struct Run {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size < 2) return 0;
-    if (data[1] % 4 == 0) check_forms({reinterpret_cast<const char*>(data) + 2, size - 2}, static_cast<StompVersion>(data[0] % 3));
+    if (data[1] % 4 == 0) check_templates({reinterpret_cast<const char*>(data) + 2, size - 2}, static_cast<StompVersion>(data[0] % 3));
     Run run(data[0]);
     const size_t piece = data[1] + size_t{1};
     for (size_t at = 2; at < size; at += piece) {

@@ -1,5 +1,6 @@
-// What a fuzz target is: one function that must survive any bytes, and seeds to start from. The first has libFuzzer's name, so a
-// target also links against -fsanitize=fuzzer; here native/fuzz/driver.cpp runs it. A new target is a new file beside these.
+// A fuzz target: one function that must survive any bytes, and seeds to start from. The first has libFuzzer's name, so
+// a target also links against -fsanitize=fuzzer; here native/fuzz/driver.cpp runs it. A new target is a new file beside
+// these.
 #pragma once
 #include <cstddef>
 #include <cstdint>

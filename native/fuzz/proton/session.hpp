@@ -1,5 +1,5 @@
-// A session of ours in C++: what src/tidings/protocols/amqp/session.py makes of the events of a connection. Objects of Proton's that the Python
-// code holds are held here too, for as long.
+// A session of ours in C++: what src/tidings/protocols/amqp/session.py makes of the events of a connection. Objects of
+// Proton's that the Python code holds are held here too, for as long.
 #pragma once
 #include <sanitizer/asan_interface.h>
 
@@ -92,7 +92,7 @@ private:
         }
     }
 
-    // What the broker has to say to what it was asked.
+    // The broker's answers to what it was asked.
     void answer() {
         for (int rounds = 0; rounds < 3 && !broker_.asked.empty(); ++rounds) {
             for (const Asked& one : std::exchange(broker_.asked, {})) {

@@ -44,7 +44,7 @@ inline bool look_at_first(pn_data_t* data) {
     return any;
 }
 
-// Whether Proton can send it.
+// True if Proton can send it.
 inline bool encodable(pn_data_t* data) {
     char encoded[8192];
     return pn_data_size(data) == 0 || pn_data_encode(data, encoded, sizeof encoded) >= 0;

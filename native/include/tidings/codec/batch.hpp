@@ -1,4 +1,4 @@
-// What one socket read returned, decoded in one call. A broken message is an entry with an error and does not stop the
+// The bytes of one socket read, decoded in one call. A broken message is an entry with an error and does not stop the
 // others; only a frame that is too long does, because nothing after its length can be trusted to be worth waiting for.
 // All storage is reused by the next decode.
 #pragma once
@@ -32,7 +32,7 @@ struct Entry {
     uint8_t type = 0, frame_flags = 0;  // of the frame; 0 where there is none
     uint16_t session = 0;
     size_t offset = 0;          // of the message, or of a control frame's payload, in the buffer
-    std::string_view prefix;    // what stands between frame header and message: receipt number; subscription, count, tag; destinations
+    std::string_view prefix;    // between frame header and message: receipt number; subscription, count, tag; destinations
     std::string_view payload;   // the message's bytes, or a control frame's payload
     MessageView message;        // if status is Message
     CodecError error{};         // if status is Broken; the position counts from `offset`
@@ -93,7 +93,8 @@ public:
         settle();
     }
 
-    // Messages one after the other, the i-th ends at ends[i]: a column of a table. One that is too long is broken like any other.
+    // Messages one after the other, the i-th ends at ends[i]: a column of a table. One that is too long is broken like
+    // any other.
     void decode_column(std::string_view data, std::span<const uint64_t> ends, const Options& options) {
         clear();
         for (const uint64_t end : ends) {
@@ -126,7 +127,7 @@ public:
     size_t consumed() const { return consumed_; }
     const std::optional<CodecError>& fatal() const { return fatal_; }
 
-    // What is kept for the next decode.
+    // Kept for the next decode.
     size_t capacity_bytes() const { return entries_.capacity() * sizeof(Entry) + attributes_.capacity() * sizeof(Attribute); }
 
     void clear() {
@@ -155,7 +156,7 @@ private:
         }
     }
 
-    // What stands before the message; 0: the frame holds none.
+    // The bytes before the message; 0: the frame holds none.
     static size_t prefix_bytes(uint8_t type, std::string_view payload) {
         if (type == FramePublish) return 4;
         if (type == FrameDeliver) return 16;

@@ -1,4 +1,4 @@
-// Frames the kernel writes by itself.
+// Frames that the kernel writes.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -31,7 +31,7 @@ struct MessageView {
 
     bool is_reading(size_t i) const { return i - wire_count < reading_count; }
 
-    // Whether it is an event of a type: Python checks those (src/tidings/model/event_type_topics.py).
+    // True for an event of a type: Python checks those (src/tidings/model/event_type_topics.py).
     bool typed() const { return destination.starts_with("@type.") && !(flags & Queue); }
 
     const Attribute* find(std::string_view name, uint64_t name_hash) const {

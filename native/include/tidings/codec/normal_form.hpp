@@ -1,6 +1,6 @@
-// Different spellings of a constraint brought to one: a whole float becomes an int, a LIKE or TOPIC pattern without wildcards
-// an equality, `abc%` a prefix, an IN of one value an equality. A conjunction with short INs becomes one conjunction for
-// each choice of values, because equalities are what the index finds best.
+// Different spellings of a constraint brought to one: a whole float becomes an int, a LIKE or TOPIC pattern without
+// wildcards an equality, `abc%` a prefix, an IN of one value an equality. A conjunction with short INs becomes one
+// conjunction for each choice of values, because equalities are what the index finds best.
 #pragma once
 #include <cmath>
 #include <deque>

@@ -1,5 +1,6 @@
-// Predicates of docs/wire.md: read and checked once when a subscription arrives, then asked for every message. Names and
-// values are views into the blob, which must outlive the predicate; the meaning is that of src/tidings/model/constraint.py.
+// Predicates of docs/wire.md: read and checked once when a subscription arrives, then asked for every message. Names
+// and values are views into the blob, which must outlive the predicate; the meaning is that of
+// src/tidings/model/constraint.py.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -159,7 +160,7 @@ inline Predicate read_predicate(std::string_view blob) {
     return predicate;
 }
 
-// What a constraint asks, apart from a negation. Made for each evaluation, so it owns nothing.
+// The condition of a constraint, apart from a negation. Made for each evaluation, so it owns nothing.
 struct Condition {
     Op op;
     const Value& value;
@@ -186,7 +187,7 @@ inline bool holds_untyped(const Condition& condition, const Value& value, Budget
     return read && contains_value(*condition.list, *read);
 }
 
-// What it takes to compare a long text; patterns count for themselves.
+// The steps for comparing a long text; patterns count their own.
 [[gnu::noinline]] inline bool take_long(const Condition& condition, std::string_view text, Budget& budget) {
     switch (condition.op) {
         case Op::In: return take_comparisons(text.size(), condition.list->size(), budget);
@@ -200,7 +201,7 @@ inline bool holds_untyped(const Condition& condition, const Value& value, Budget
 
 }  // namespace detail
 
-// Whether it is true of this attribute value. No answer if the budget is exhausted.
+// True if it holds for this attribute value. No answer if the budget is exhausted.
 inline bool holds(const Condition& condition, const Value& value, Budget& budget) {
     if (value.type == Type::Text) [[unlikely]] return detail::holds_untyped(condition, value, budget);
     if (value.s.size() >= counted_bytes) [[unlikely]]

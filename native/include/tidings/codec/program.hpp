@@ -1,6 +1,6 @@
-// Programs of docs/wire.md: a selector in postfix form. Everything that can be wrong is found at load: unknown codes, bad
-// operands, a stack that runs empty, runs over or ends with other than one value. Evaluation then has nothing left to check and
-// nothing to allocate: 64 slots on the C++ stack, one pass over the instructions.
+// Programs of docs/wire.md: a selector in postfix form. Everything that can be wrong is found at load: unknown codes,
+// bad operands, a stack that runs empty, runs over or ends with other than one value. Evaluation then has nothing left
+// to check and nothing to allocate: 64 slots on the C++ stack, one pass over the instructions.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,7 @@ enum class Code : uint8_t {
 
 enum class Truth : uint8_t { False, True, Unknown };
 
-// What the machine works on: a value or NULL. Truth values are booleans, unknown is NULL.
+// An operand of the machine: a value or NULL. Truth values are booleans, unknown is NULL.
 struct Slot {
     Value value;
     bool null = true;
@@ -162,7 +162,7 @@ private:
         std::shared_ptr<const tidings::Like> like;  // LIKE
     };
 
-    // Left as it is found: to clear it would cost more than most programs.
+    // Not cleared: to clear it would cost more than most programs.
     union Stack {
         Stack() {}
         Slot slots[program_depth_max + 1];

@@ -1,5 +1,6 @@
-// A cursor that cannot leave its buffer. Every read checks first and throws CodecError; codes and positions are those of
-// docs/wire.md, "What is refused". Offsets count from `origin`, so a reader of a part reports positions in the whole.
+// A cursor that cannot leave its buffer. Every read checks first and throws CodecError; codes and positions are those
+// of docs/wire.md, "What is refused". Offsets count from `origin`, so a reader of a part reports positions in the
+// whole.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -120,7 +121,7 @@ inline uint8_t read_type(Reader& reader, uint8_t allowed) {
     const uint8_t type = reader.u8();
     if (type > 7 || !(allowed >> type & 1)) [[unlikely]] {
         if (type > 7) refuse("E_CODEC_TYPE", "unknown type of value", start);
-        refuse("E_CODEC_TYPE", "this type of value has no place here", start);
+        refuse("E_CODEC_TYPE", "unexpected type of value", start);
     }
     return type;
 }

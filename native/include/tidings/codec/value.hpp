@@ -14,11 +14,11 @@ namespace tidings {
 
 enum class Kind : uint8_t { Bool = 0, Number = 1, String = 2, Bytes = 3 };
 
-// The type bytes of docs/wire.md, apart from the two booleans, which share one here. Text is untyped: a string that, compared
-// with a number or a boolean, is the one it reads as.
+// The type bytes of docs/wire.md, apart from the two booleans, which share one here. Text is untyped: a string that,
+// compared with a number or a boolean, is the one it reads as.
 enum class Type : uint8_t { Bool = 1, Int = 2, Float = 3, String = 4, Bytes = 5, Text = 7 };
 
-// A value that points into somebody else's buffer.
+// A value that points into a buffer it does not own.
 struct Value {
     Type type = Type::Bool;
     union {

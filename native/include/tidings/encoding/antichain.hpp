@@ -1,6 +1,7 @@
-// One router's vectors. A vector that contains another one of the same router adds nothing: whatever matches it matches the
-// smaller one. So only the minimal vectors (an antichain) are *active*; the others are kept aside, each under one active
-// vector that it contains, its *cover*. When a cover goes, the vectors under it look for another or become active.
+// One router's vectors. A vector that contains another one of the same router adds nothing: whatever matches it matches
+// the smaller one. So only the minimal vectors (an antichain) are *active*; the others are kept aside, each under one
+// active vector that it contains, its *cover*. When a cover goes, the vectors under it look for another or become
+// active.
 //
 //   active   0001      0110        remove 0001:   0110      1001
 //   aside    1001      1110                       1110      1011
@@ -38,7 +39,7 @@ public:
 
     bool has(uint32_t row) const { return find(row) != none; }
 
-    // `on(row)` and `off(row)` are told which rows become active and cease to be. The row must not be there yet.
+    // `on(row)` and `off(row)` are called for rows that become active and cease to be. The row must not be there yet.
     template <class On, class Off>
     void add(uint32_t row, const VectorTable& table, On&& on, Off&& off) {
         const uint32_t member = fresh(row);

@@ -1,9 +1,10 @@
-// The encoded matrix without vectors: per router sets of elements (64-bit fingerprints); which routers have a set whose elements
-// the message all carries?
+// The encoded matrix without vectors: per router sets of elements (64-bit fingerprints); which routers have a set whose
+// elements the message all carries?
 //
-// Elements that occur in some set are numbered. Each distinct set is a row and lies in the group of one of its elements, the one
-// whose group was smallest: common elements (an attribute exists) then get few rows and rare ones (it has this value) many. A message
-// marks the numbers of its elements in a bit set, visits the groups of these only, and tests the rest of each row by its bits.
+// Elements that occur in some set are numbered. Each distinct set is a row and lies in the group of one of its
+// elements, the one whose group was smallest: common elements (an attribute exists) then get few rows and rare ones (it
+// has this value) many. A message marks the numbers of its elements in a bit set, visits the groups of these only, and
+// tests the rest of each row by its bits.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -185,7 +186,7 @@ private:
         return row;
     }
 
-    // The router no longer wants the row; a row that nobody wants goes.
+    // The router no longer wants the row; a row that no router wants goes.
     void leave(uint32_t row, uint32_t slot) {
         rows_[row].routers.remove(slot);
         if (rows_[row].routers.size()) return;

@@ -27,8 +27,8 @@ enum class Side : uint8_t { Up = 0, UpBelow, Down, DownBelow, Positive, Negative
 inline constexpr uint32_t cell_bits_min = 12, cell_bits_max = 20;  // sign and exponent; and 8 bits of the mantissa
 inline constexpr size_t edge_bytes_max = 8, levels_max = 8;
 
-// A message that carries more is not encoded: it may match anything. Each takes as long as a look into a table, in every message
-// of whoever wants to keep the broker busy; and what carries so many contains most rows anyway.
+// A message that carries more is not encoded: it may match anything. Each takes as long as a look into a table, in
+// every message of a client that wants to keep the broker busy; and what carries so many contains most rows anyway.
 inline constexpr size_t message_elements_max = 1 << 16;
 
 // A number's place in the order of all doubles, as an unsigned integer. Monotone also where an int is rounded.
@@ -158,7 +158,8 @@ private:
     std::string long_tail_;
 };
 
-// Made from a message's fixed part, different for nearly every message or nearly the same for all: not worth a category.
+// Made from a message's fixed part, different for nearly every message or nearly the same for all: not worth a
+// category.
 inline bool unspoken(std::string_view name) {
     return name == "JMSTimestamp" || name == "JMSMessageID" || name == "JMSPriority" || name == "JMSDeliveryMode";
 }
@@ -167,13 +168,13 @@ class Encoder {
 public:
     Encoder(uint32_t bits, uint32_t hashes, uint64_t key, Grade grade) : m_(bits), k_(hashes), key_(key), grade_(grade) {
         if (bits == 0 || bits % 64 || bits > 1 << 14 || hashes == 0 || hashes > 64)
-            throw UsageError{"E_ENCODING_SHAPE", "no vectors of so many bits or hashes"};
+            throw UsageError{"E_ENCODING_SHAPE", "this number of bits or hashes is not supported"};
     }
 
     uint32_t words() const { return m_ / 64; }
 
-    // Calls take(element) for each category the message carries; some may come twice. False if they are too many: then those
-    // taken mean nothing, and the message must be taken for one that matches every row.
+    // Calls take(element) for each category the message carries; some may come twice. False if they are too many: then
+    // those taken mean nothing, and the message must be taken for one that matches every row.
     template <class Take>
     bool elements(const MessageView& message, Take&& take) const {
         AttributeEncoder<std::remove_reference_t<Take>> attribute(key_, grade_, take);

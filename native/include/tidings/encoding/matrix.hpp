@@ -1,7 +1,8 @@
-// The encoded matrix: per router a set of M-bit vectors; which routers have a vector that is a subset of this message's?
+// The encoded matrix: per router a set of M-bit vectors; finds the routers that have a vector that is a subset of a
+// message's.
 //
-// Equal vectors of all routers are one row (vector_table.hpp). A row is searched (subset_index.hpp) as long as it is active for
-// some router (antichain.hpp), and knows for which.
+// Equal vectors of all routers are one row (vector_table.hpp). A row is searched (subset_index.hpp) as long as it is
+// active for some router (antichain.hpp), and knows for which.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -20,7 +21,7 @@ struct Answers {
 };
 
 class EncodedMatrix {
-    // What an antichain tells: a row becomes active for a router, or ceases to be.
+    // Called by an antichain: a row becomes active for a router, or ceases to be.
     auto on(uint32_t slot) {
         return [this, slot](uint32_t row) {
             if (wanting_[row].size() == 0) index_.insert(row);
@@ -46,7 +47,8 @@ public:
     size_t row_count() const { return table_.size(); }          // distinct vectors
     size_t active_row_count() const { return index_.size(); }   // of these, searched
 
-    // How many of the vectors were new to the router. Small vectors first: a larger one then finds its cover at once.
+    // Returns the number of vectors that were new to the router. Small vectors first: a larger one then finds its cover
+    // at once.
     size_t add(uint32_t router, const uint64_t* vectors, size_t n) {
         if (n == 0) return 0;
         const uint32_t slot = slot_of(router);
@@ -59,7 +61,7 @@ public:
         return slots_[slot].size() - before;
     }
 
-    // How many of the vectors the router had.
+    // Returns the number of vectors that the router had.
     size_t remove(uint32_t router, const uint64_t* vectors, size_t n) {
         const uint32_t slot = routers_.find(router);
         if (slot == RouterRanks::none) return 0;

@@ -1,5 +1,5 @@
-// The inner loop of subset_block.hpp, for each vector width: strike out the rows that have a bit where the message has none,
-// stop when no row is left. `hits` gets the rest; false means there is certainly none.
+// The inner loop of subset_block.hpp, for each vector width: strike out the rows that have a bit where the message has
+// none, stop when no row is left. `hits` gets the rest; false means there is certainly none.
 #pragma once
 #include <cstdint>
 #if defined(__x86_64__)

@@ -1,9 +1,10 @@
-// Up to 512 vectors of M bits as columns: for each of the M positions 512 bits, one a row. The rows stay in a VectorTable.
+// Up to 512 vectors of M bits as columns: for each of the M positions 512 bits, one a row. The rows stay in a
+// VectorTable.
 //
 // A row matches a message if it has no bit where the message has none. So the rows that do *not* match are the union of
-// the columns at the message's zero bits: one load and one OR decide a bit for 512 rows at once, and as soon as the union
-// is full the block is done. Before that, one comparison with the bits that all rows of the block share (`common`)
-// rejects the whole block; the index keeps similar rows together so that this happens most of the time.
+// the columns at the message's zero bits: one load and one OR decide a bit for 512 rows at once, and as soon as the
+// union is full the block is done. Before that, one comparison with the bits that all rows of the block share
+// (`common`) rejects the whole block; the index keeps similar rows together so that this happens most of the time.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -59,7 +60,7 @@ public:
         return slot;
     }
 
-    // `common` may have become too small, which is correct but slower; it is computed anew now and then.
+    // `common` may have become too small, which is correct but slower; it is recomputed now and then.
     void erase(const uint64_t* vector, uint32_t slot, const VectorTable& table) {
         flip(vector, slot);
         --count_;

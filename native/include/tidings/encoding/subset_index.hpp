@@ -1,16 +1,17 @@
-// A dynamic set of M-bit vectors that answers: which of you are subsets of this message?
+// A dynamic set of M-bit vectors that finds those that are subsets of a message.
 //
-// The rows lie in blocks of up to 512 (subset_block.hpp), in the order of their bits read from position 0 on. Neighbours in
-// that order begin with the same bits, so a block's rows have a few set bits in common, and a message that lacks one of
-// these skips the block after one comparison. Order also makes it dynamic: as in a B-tree a full block is split in two and
-// thin neighbours are joined, so an insertion or removal never touches more than 512 rows.
+// The rows lie in blocks of up to 512 (subset_block.hpp), in the order of their bits read from position 0 on.
+// Neighbours in that order begin with the same bits, so a block's rows have a few set bits in common, and a message
+// that lacks one of these skips the block after one comparison. Order also makes it dynamic: as in a B-tree a full
+// block is split in two and thin neighbours are joined, so an insertion or removal never touches more than 512 rows.
 //
 //   order:   [ 1101.. 1110.. ]  [ 1000.. 1001.. 1011.. ]  [ 0110.. 0111.. ]
 //   common:    11                 10                        011
 //
-// Messages are taken 64 at a time and blocks are the outer loop: a block is read into the first-level cache once and serves
-// all 64. On the workload of the B-DRP paper with a million vectors (2000 blocks) more than half of the blocks are skipped. What
-// was not done: a tree of common bits above the blocks, and a separate row scan for small sets, which was slower even at 1000 rows.
+// Messages are taken 64 at a time and blocks are the outer loop: a block is read into the first-level cache once and
+// serves all 64. On the workload of the B-DRP paper with a million vectors (2000 blocks) more than half of the blocks
+// are skipped. What was not done: a tree of common bits above the blocks, and a separate row scan for small sets, which
+// was slower even at 1000 rows.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Equal vectors are stored once: a vector's row number, with a count of who holds it. Numbers of released rows are used again.
+// Equal vectors are stored once: a vector's row number, with a count of its holders. Numbers of released rows are used
+// again.
 #pragma once
 #include <cstdint>
 #include <cstring>

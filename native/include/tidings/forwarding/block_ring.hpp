@@ -28,8 +28,8 @@ class BlockRing {
             if (block.bytes.empty()) throw UsageError{"E_RING_EMPTY", "a block without bytes can never be sent"};
     }
 
-    // The rest of the block that was begun, then blocks of no more than so many messages together, as far as the socket takes them without
-    // waiting. Returns the messages of those begun.
+    // Sends the rest of the block that was begun, then blocks of at most `messages_max` messages together, as far as
+    // the socket takes them without waiting. Returns the messages of those begun.
     int64_t send(int socket, int64_t messages_max) {
         int64_t left = messages_max;
         while (busy() || next().messages <= left) {

@@ -17,10 +17,10 @@ namespace tidings {
 struct alignas(64) Connection {
     static constexpr size_t allowed_max = 10'000;  // remembered destinations; beyond that Python is asked again
 
-    // What every delivery looks at stands together: of many connections, a line of the cache each.
+    // Fields that every delivery reads are together: of many connections, one cache line each.
     Output output;
     size_t output_bytes_max = 0;  // what is beyond it waits in the sinks' backlogs
-    uint32_t subscriber = 0;      // the tracker's number for whoever gets the deliveries; 0: they are not recorded
+    uint32_t subscriber = 0;      // the tracker's number for the receiver of the deliveries; 0: they are not recorded
     uint32_t number = 0;
     bool dirty = false;         // in the list of connections with output
     bool open = false;
@@ -35,7 +35,7 @@ struct alignas(64) Connection {
     bool writable = true;
     bool wants_room = false;    // Python has deliveries for it and waits for room in the output
     bool checks_destinations = false;
-    uint32_t pushed_back = 0;   // by so many sinks, memory counted as one
+    uint32_t pushed_back = 0;   // number of sinks that hold it up, memory counted as one
     size_t frame_bytes_max = 0;
     size_t taken_bytes = 0;     // by the last `take`
     size_t parked_bytes = 0;    // taken, and still with a socket that takes no more
@@ -43,7 +43,7 @@ struct alignas(64) Connection {
     int64_t written_ms = 0;     // when there was output to take last
     int socket = -1;            // where the driver has output written without asking it; -1: it wants to be asked
     uint32_t neighbour = 0;       // the router at the other end, if this is a link that is up
-    int64_t skew_ms_max = -1;     // its messages' times must not be off by more; negative: nobody wants to know
+    int64_t skew_ms_max = -1;     // its messages' times must not be off by more; negative: not watched
     Output tail;                // input not parsed yet
     ReadAhead ahead;            // what was looked through of it
     size_t partial_bytes = 0;     // of it: a large frame that is not all there

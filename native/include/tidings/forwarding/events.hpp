@@ -1,5 +1,5 @@
-// Events of the forwarding plane: work that it hands to Python, in order. One struct for each kind, with the names and the
-// order of fields of src/tidings/kernel/events.py, which says what each of them means.
+// Events of the forwarding plane: work that it hands to Python, in order. One struct for each kind, with the names and
+// the order of fields of src/tidings/kernel/events.py, which says what each of them means.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,17 +1,19 @@
-// The path of a plain message, from the bytes of one socket read to the output of every sink it matches, without Python:
+// The path of a plain message, from the bytes of one socket read to the output of every sink it matches, without
+// Python:
 //
 //   bytes ── frames ── decode ── match ─┬─ direct sink: one DELIVER frame in its connection's output
 //                                       ├─ mailbox:     an event for Python, with the message and the mailboxes
 //                                       └─ other brokers, if there is a network (network.hpp)
 //
-// The forwarder uses no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of a
-// connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early, what
-// follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events among others.
+// The forwarder uses no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of
+// a connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early,
+// what follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events
+// among others.
 //
-// Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When that
-// is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the backlog has
-// halved. A sink that takes nothing at all for a while no longer holds up others: it loses messages, which is counted, until it
-// takes again. The sum of all memory is bounded the same way.
+// Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When
+// that is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the
+// backlog has halved. A sink that takes nothing at all for a while no longer holds up others: it loses messages, which
+// is counted, until it takes again. The sum of all memory is bounded the same way.
 #pragma once
 #include <memory>
 #include <optional>
@@ -30,7 +32,7 @@ class Forwarder {
 public:
     static constexpr uint8_t perhaps_sent_flag = 1;  // flag of a PUBLISH frame: sent again after a broken connection
 
-    // What `feed` and `resume` tell the driver.
+    // Flags that `feed` and `resume` return to the driver.
     static constexpr unsigned output_flag = 1, events_flag = 2, blocked_flag = 4;
 
     explicit Forwarder(const ForwarderOptions& options) : out_(options) {}
@@ -79,7 +81,7 @@ public:
         if (on) connection.transacted.push_back(session);
     }
 
-    // Nothing more of it is parsed or kept: it has been told that it is over.
+    // Nothing more of it is parsed or kept: it has been notified that it ends.
     void ignore(uint32_t number) {
         Connection& connection = out_.at(number);
         connection.broken = true;
@@ -202,7 +204,7 @@ public:
         out_.record_deliveries(publication, {matched_.data(), matched_.size()}, now_ms);
     }
 
-    // Who else in the network wants it, as far as that is known here.
+    // The other routers of the network that want it, as far as that is known here.
     std::vector<uint32_t> destinations(std::string_view message) {
         decode_one(message);
         return network().partitions() ? network().destinations(single_[0].message) : std::vector<uint32_t>{};
@@ -241,7 +243,7 @@ private:
     void keep(uint32_t number, Connection& connection, std::string_view rest) {
         connection.tail.append(rest);
         out_.hold_bytes(rest.size());
-        if (!out_.prelogin_memory.hold(connection, rest.size())) refuse_input(number, connection, {"E_LOGIN_MEMORY", "too many log-ins at a time", 0});
+        if (!out_.prelogin_memory.hold(connection, rest.size())) refuse_input(number, connection, {"E_LOGIN_MEMORY", "too many logins at a time", 0});
     }
 
     void refuse_input(uint32_t number, Connection& connection, const CodecError& error) {
@@ -336,7 +338,7 @@ private:
         } else if (entry.type == FrameForward && connection.neighbour) {
             handle_forward(number, connection, entry, now_ms);
         } else if (entry.type != FramePublish || !connection.logged_in) {
-            fail(number, connection, {"E_FRAME_UNEXPECTED", "a frame that has no place here", 0});
+            fail(number, connection, {"E_FRAME_UNEXPECTED", "unexpected frame type in this state", 0});
         } else {
             return handle_publish(number, connection, entry, now_ms);
         }
@@ -376,7 +378,8 @@ private:
         }
         ++out_.stats.received;
         if (connection.skew_ms_max >= 0 && !(entry.frame_flags & perhaps_sent_flag)) watch_clock(number, connection, message, now_ms);
-        // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
+        // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python
+        // refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) || message.typed()) {
             out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
@@ -389,7 +392,7 @@ private:
         return true;
     }
 
-    // Its publisher's clock strays too far: Python is told once, until it has been put right.
+    // Its publisher's clock is off by too much: one event, until it has been set right.
     void watch_clock(uint32_t number, Connection& connection, const MessageView& message, int64_t now_ms) {
         const int64_t sent_ms = id_time_ms(message.id);
         if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
@@ -465,7 +468,7 @@ private:
             out_.events.add(RemoteMessage{number, expiration(entry.message), std::string(entry.payload), mailboxes_});
     }
 
-    // A topic and a queue may have the same name and not the same guests.
+    // A topic and a queue may have the same name and different rights.
     bool allowed(const Connection& connection, const MessageView& message) {
         scratch_.assign(message.flags & MessageView::Queue ? "queue:" : "topic:").append(message.destination);
         return scratch_ == connection.last_allowed || connection.allowed.contains(scratch_);

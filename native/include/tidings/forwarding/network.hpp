@@ -4,9 +4,9 @@
 //                                                         └─ many: broadcast along reverse paths
 //   ⟨D, m⟩ arrives: am I in D? then deliver; divide the rest by next hop
 //
-// A destination is in at most one copy at any time, so nobody gets a message twice. Broadcasts, where this argument does not
-// hold, are known again by their message's id. Under flooding, the scheme to compare with, interests belong to neighbours and every
-// broker matches anew.
+// A destination is in at most one copy at any time, so no subscriber gets a message twice. Broadcasts, where this
+// argument does not hold, are known again by their message's id. Under flooding, the scheme to compare with, interests
+// belong to neighbours and every broker matches again.
 //
 // src/tidings/routing/forwarding.py says the same in plain Python.
 #pragma once
@@ -41,7 +41,7 @@ struct NetworkStats {
     uint64_t copies = 0, copy_bytes = 0;
     uint64_t arrived = 0;       // copies from other brokers
     uint64_t relayed = 0;       // of these, to be passed on
-    uint64_t in_vain = 0;       // brought here, wanted by nobody: the price of encoding
+    uint64_t in_vain = 0;       // brought here, wanted by no subscriber: the price of encoding
     uint64_t no_route = 0, no_hops = 0, duplicates = 0, wrong_path = 0, expired = 0;
 };
 
@@ -80,7 +80,7 @@ public:
 
     // ---- messages
 
-    // Who else wants a message that enters the network here; valid until the next call.
+    // The other routers that want a message that enters the network here; valid until the next call.
     const std::vector<uint32_t>& destinations(const MessageView& message) {
         interests.match(message, matched_);
         if (!options_.flooding) std::erase(matched_, options_.router);
@@ -129,7 +129,7 @@ public:
         return here;
     }
 
-    // Whether messages travel with a set of destinations: only then can persistent ones be accounted for.
+    // True if messages travel with a set of destinations: only then can persistent ones be accounted for.
     bool partitions() const { return !options_.flooding; }
 
     bool hands_up() const { return options_.hands_up; }

@@ -1,4 +1,4 @@
-// How much the forwarder may hold, and what it counts.
+// Limits and counters of the forwarder.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Where messages leave: connections with their output, direct sinks with their backlogs, and the pressure both put on
+// Output: connections with their output, direct sinks with their backlogs, and the pressure both put on
 // publishers. Knows nothing of matching or parsing.
 #pragma once
 #include <cstring>
@@ -95,7 +95,7 @@ public:
         return sinks_[index];
     }
 
-    // The sink of a link: it holds up those who publish here, and loses what passes through when it is full.
+    // The sink of a link: it holds up publishers here, and loses what passes through when it is full.
     uint32_t add_link(uint32_t number, size_t backlog_bytes_max, size_t output_bytes_max) {
         Connection& connection = at(number);
         const uint32_t index = next_sink();
@@ -211,7 +211,8 @@ public:
         maybe_choke(connection);
     }
 
-    // How much more a mailbox may put into this output; if nothing, an event Room follows when there is some again.
+    // The bytes that a mailbox may still put into this output; if none, an event OutputRoom follows when there is room
+    // again.
     size_t room(uint32_t number) {
         Connection& connection = at(number);
         const size_t used = connection.output.size();
@@ -260,7 +261,7 @@ public:
         relieve_memory();
     }
 
-    // What was taken last may be stuck in the driver until its socket is writable again: it counts as held.
+    // The bytes taken last may be stuck in the driver until its socket is writable again: they count as held.
     void set_writable(uint32_t number, bool writable) {
         Connection& connection = at(number);
         if (connection.writable && !writable) {
@@ -274,14 +275,15 @@ public:
         if (writable && !connection.output.empty()) mark_dirty(connection);
     }
 
-    // Whether a connection that is not parsed is read all the same, for the credit of its own subscriptions (read_ahead.hpp).
+    // True if a connection that is not parsed is read all the same, for the credit of its own subscriptions
+    // (read_ahead.hpp).
     bool reads_ahead(const Connection& connection) const {
         if (connection.broken || connection.waiting || connection.choked || connection.stomp || connection.ahead.ended()) return false;
         if (connection.tail.size() >= options.memory_bytes_max / 16 || held_bytes() > options.memory_bytes_max) return false;
         return std::ranges::any_of(connection.backlogged, [&](uint32_t index) { return sinks_[index].starving(); });
     }
 
-    // A subscriber does not get so many messages. One whose connection ends for that is told so.
+    // A subscriber does not get `count` messages. Its connection is notified, if it does not end for that.
     void dropped(Sink& sink, DropReason reason, size_t count = 1) {
         sink.dropped += count;
         (sink.kind == Sink::Kind::Link ? stats.dropped_link : stats.dropped[static_cast<size_t>(reason)]) += count;
@@ -292,7 +294,8 @@ public:
     bool has_resumable() const { return !resumable_.empty(); }
     std::vector<uint32_t> take_resumable() { return std::exchange(resumable_, {}); }
 
-    // Every now and then: who has taken nothing for too long stops holding up others; a dead link, by its heartbeats.
+    // To be called regularly: a sink that has taken nothing for too long stops holding up others; a dead link ends by
+    // its heartbeats.
     void check_stalls(int64_t now_ms) {
         for (Sink& sink : sinks_) {
             if (sink.kind != Sink::Kind::Direct || sink.stalled || !sink.full()) continue;
@@ -305,7 +308,7 @@ public:
             if (connection.output.empty() && connection.writable) connection.moved_ms = now_ms;
         });
         if (!memory_waiters_.empty()) make_room(now_ms);
-        notices_.tell([&](uint32_t index) -> Sink& { return sinks_[index]; }, [&](uint32_t number) -> Connection& { return connections_[number]; }, events);
+        notices_.send([&](uint32_t index) -> Sink& { return sinks_[index]; }, [&](uint32_t number) -> Connection& { return connections_[number]; }, events);
     }
 
     // ---- memory
@@ -339,7 +342,7 @@ public:
     Events events;
 
 private:
-    // What a delivery takes in the connection's own language.
+    // The size of a delivery in the connection's protocol.
     size_t prepare(std::string_view label, StompVersion version, uint32_t subscription, const Publication& one) {
         if (label.empty()) return delivery_bytes(one.message);
         return stomp_.prepare(version, label, subscription, one.attempt, one.tag, one.message, one.rendered);
@@ -436,7 +439,7 @@ private:
         dirty_.push_back(connection.number);
     }
 
-    // Who asks and does not read the answers must read first.
+    // A client that asks and does not read the answers must read first.
     void maybe_choke(Connection& connection) {
         if (connection.output.size() > options.output_bytes_max + answers_bytes_max) connection.choked = true;
     }
@@ -467,7 +470,8 @@ private:
         maybe_resumable(connection);
     }
 
-    // Publishers wait for memory that those hold who take nothing: these lose what waits for them, or their connection.
+    // Publishers wait for memory that is held for sinks that take nothing: these lose their backlog, or their
+    // connection.
     void make_room(int64_t now_ms) {
         for (Sink& sink : sinks_) {
             if (sink.backlog.empty() || now_ms - sink.moved_ms < options.stall_ms) continue;

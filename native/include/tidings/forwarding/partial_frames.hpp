@@ -1,5 +1,5 @@
-// Large frames of clients that are not all there yet: all of them together may take half of the memory. Others wait for nothing that
-// these hold; without a bound, many halves of the largest frame would be more than the memory.
+// Large frames of clients that are not all there yet: all of them together may take half of the memory. Others wait for
+// nothing that these hold; without a bound, many halves of the largest frame would be more than the memory.
 #pragma once
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Where a match leads: to a connection's output (direct), to Python (mailbox), or to another broker (link).
+// The target of a match: a connection's output (direct), Python (mailbox), or another broker (link).
 #pragma once
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@ namespace tidings {
 
 enum class Policy : uint8_t { PushBack, DropOldest, DropNewest, Disconnect };
 
-// Why a subscriber does not get a message; docs/wire.md, DROPPED, says what each means.
+// The reasons why a subscriber does not get a message; docs/wire.md, DROPPED, defines them.
 enum class DropReason : uint8_t { Oldest, Newest, Stalled, Far, Cost };
 inline constexpr std::array<std::string_view, 5> drop_reasons{"oldest", "newest", "stalled", "far", "cost"};
 
@@ -36,7 +36,7 @@ struct alignas(64) Sink {
         size_t bytes() const { return frame.size() + waiting_bytes; }
     };
 
-    // What every delivery looks at stands first: a line of the cache.
+    // Fields that every delivery reads come first: one cache line.
     Kind kind = Kind::Free;
     StompVersion version = StompVersion::V12;  // if it speaks STOMP
     Policy policy = Policy::PushBack;

@@ -1,8 +1,8 @@
-// What a replay counts: of each message how many subscriptions it matched and at which brokers, of each broker and
+// Counts of a replay: of each message how many subscriptions it matched and at which brokers, of each broker and
 // subscription how many messages it got. One pass over the matches, so that counting costs less than matching.
 //
-// A set of brokers is known by the xor of its members' marks (Zobrist 1970). src/tidings/kernel/reference_tally.py says the
-// same in plain Python.
+// A set of brokers is known by the xor of its members' marks (Zobrist 1970). src/tidings/kernel/reference_tally.py says
+// the same in plain Python.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +47,8 @@ public:
         }
     }
 
-    // Of each subscription: messages it matched, and those that no other matched. Of each broker: messages, and matches.
+    // Of each subscription: messages it matched, and those that no other matched. Of each broker: messages, and
+    // matches.
     std::vector<int64_t> matched, alone, router_messages, router_matches;
 
 private:

@@ -1,5 +1,5 @@
-// Subscribers that ask for one bound and nothing else, sorted by it: those that a message satisfies lie side by side, from
-// the value to one of the ends, and are copied out in slices. Chunks keep insertion cheap in lists of any length.
+// Subscribers that ask for one bound and nothing else, sorted by it: those that a message satisfies lie side by side,
+// from the value to one of the ends, and are copied out in slices. Chunks keep insertion cheap in lists of any length.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -49,7 +49,8 @@ public:
 
     size_t size() const { return size_; }
 
-    // Upper bounds that admit `position`: emit(tokens, count) for those that surely do, doubt(token, number) for the others.
+    // Upper bounds that admit `position`: emit(tokens, count) for those that surely do, doubt(token, number) for the
+    // others.
     template <class Emit, class Doubt>
     void above(uint32_t position, Emit&& emit, Doubt&& doubt) const {
         if (position > greatest_) return;

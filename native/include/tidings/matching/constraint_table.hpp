@@ -1,8 +1,9 @@
 // Every distinct constraint once, with a reference count, and the names of the attributes they speak of.
 //
-// A constraint is first brought into normal form, so that different spellings share one entry: a whole float becomes an int,
-// a LIKE or TOPIC pattern without wildcards an equality, `abc%` a prefix, an IN of one value an equality. Its form says how
-// a message satisfies it: *listed* ones are found from the attribute's value and kept in a set while a message is matched;
+// A constraint is first brought into normal form, so that different spellings share one entry: a whole float becomes an
+// int, a LIKE or TOPIC pattern without wildcards an equality, `abc%` a prefix, an IN of one value an equality. Its form
+// says how a message satisfies it: *listed* ones are found from the attribute's value and kept in a set while a message
+// is matched;
 // *bounds* compare positions; *direct* ones (negations, <>, EXISTS, MISSING) are true too often to be listed: ask them.
 #pragma once
 #include <algorithm>
@@ -30,14 +31,15 @@ inline constexpr uint32_t number_mask = (1u << form_shift) - 1;
 inline Form form_of(Reference reference) { return static_cast<Form>(reference >> form_shift); }
 inline uint32_t number_of(Reference reference) { return reference & number_mask; }
 
-// A conjunction waiting for the rest of its constraints to be checked. `tag` is the first of them: a listed constraint's
-// reference, or a bound's form with the number of its line (then `bound` is the position), or a direct one's reference.
+// A conjunction waiting for the rest of its constraints to be checked. `tag` is the first of them: a listed
+// constraint's reference, or a bound's form with the number of its line (then `bound` is the position), or a direct
+// one's reference.
 inline constexpr uint32_t candidate_more = 1u << 31;  // in `row`: there is more to check than the tag
 struct Candidate {
     uint32_t token, row, tag, bound;
 };
 
-// Who is reached through a constraint: subscribers that need nothing else, and candidates.
+// The subscribers reached through a constraint: those that need nothing else, and candidates.
 struct Lists {
     Column<uint32_t> plain;  // sorted tokens without flags
     Column<uint32_t> marked;  // sorted tokens with flags
@@ -48,7 +50,7 @@ struct Lists {
     size_t bytes() const { return sizeof(Lists) + plain.bytes() + marked.bytes() + candidates.bytes(); }
 };
 
-// What IN and LIKE need besides a value: the constraint as it was read, over bytes of its own.
+// Needed by IN and LIKE besides a value: the constraint as it was read, over bytes of its own.
 struct Held {
     std::string bytes;
     Constraint constraint;
@@ -83,8 +85,8 @@ struct KeyLengths {
     std::array<uint32_t, length_max + 1> counts{};
 };
 
-// Most pieces of a long text are no pattern's: a bit for each key of one length, by a hash, says so without a look at the index.
-// A key that goes leaves its bit behind until the sieve is made anew, which the next key does that finds it too full.
+// Most pieces of a long text are no pattern's: a bit for each key of one length, by a hash, says so without a look at
+// the index. A key that goes leaves its bit behind until the sieve is rebuilt, by the next key that finds it too full.
 class Sieve {
 public:
     template <class InUse>
@@ -150,9 +152,9 @@ public:
     AttributeRecord& attribute(uint32_t number) { return attributes_[number]; }
     const AttributeRecord& attribute(uint32_t number) const { return attributes_[number]; }
 
-    // Whether there are INs over several kinds of values.
+    // True if there are INs over several kinds of values.
     bool mixed() const { return mixed_ != 0; }
-    // Whether a number or boolean that a text reads as could satisfy anything listed, or a bound.
+    // True if a number or boolean that a text reads as could satisfy anything listed, or a bound.
     bool reads_texts() const { return reading_ != 0; }
 
     uint32_t find_attribute(std::string_view name, uint64_t hash) const {
@@ -238,7 +240,7 @@ public:
         return made;
     }
 
-    // Which derived attributes of messages somebody constrains (bits of Derived).
+    // The derived attributes of messages that are constrained (bits of Derived).
     uint8_t derived() const { return derived_.mask(); }
 
     size_t bytes() const {

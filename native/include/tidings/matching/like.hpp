@@ -1,13 +1,13 @@
 // LIKE patterns, topic patterns and substring search; none of them ever goes back in the text.
 //
-// A LIKE pattern is a row of runs divided by `%`. The first run is anchored at the start of the text, the last at its end,
-// and each run between may take its leftmost hit. A run of plain characters is found by memmem. A run with `_` (one code point)
-// is found by following all ways to match at once: bit i of the state says "the first i + 1 elements match what was just read",
-// one shift per code point (Baeza-Yates and Gonnet 1992). The bits that accept a character are kept only for the words of 64
-// elements it occurs in, so a pattern of n characters takes memory in the order of n, whatever its alphabet. A code point costs
-// one step, and one for each word up to the last that has a bit set: a run of up to 64 elements is linear in the text, one of the
-// longest (4096) takes 64 steps a code point at worst. Whoever evaluates for others gives a budget (budget.hpp) for them.
-// The same answers as src/tidings/model/like.py.
+// A LIKE pattern is a row of runs divided by `%`. The first run is anchored at the start of the text, the last at its
+// end, and each run between may take its leftmost hit. A run of plain characters is found by memmem. A run with `_`
+// (one code point) is found by following all ways to match at once: bit i of the state says "the first i + 1 elements
+// match what was just read", one shift per code point (Baeza-Yates and Gonnet 1992). The bits that accept a character
+// are kept only for the words of 64 elements it occurs in, so a pattern of n characters takes memory in the order of n,
+// whatever its alphabet. A code point costs one step, and one for each word up to the last that has a bit set: a run of
+// up to 64 elements is linear in the text, one of the longest (4096) takes 64 steps a code point at worst. Whoever
+// evaluates for others gives a budget (budget.hpp) for them. The same answers as src/tidings/model/like.py.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -62,7 +62,7 @@ inline bool contains_text(std::string_view text, std::string_view needle, Budget
     return find_text(text, needle, 0, text.size(), budget) != no_hit;
 }
 
-// Which elements of a run with `_` accept which character.
+// The elements of a run with `_` that accept each character.
 class LikeTable {
 public:
     static constexpr uint32_t any = 0xFFFFFFFF;
@@ -91,7 +91,7 @@ public:
 
     size_t words() const { return wild_.size(); }
 
-    // Where the leftmost hit in text[start, end) ends, or no_hit; that as well if the budget is exhausted.
+    // The end of the leftmost hit in text[start, end), or no_hit; that as well if the budget is exhausted.
     size_t search(std::string_view text, size_t start, size_t end, Budget& budget) const {
         return words() == 1 ? search_word(text, start, end, budget) : search_words(text, start, end, budget);
     }
@@ -204,7 +204,7 @@ public:
         if (searched && !elements_.empty()) table_ = std::make_unique<LikeTable>(elements_);
     }
 
-    // Where the run ends if it matches text[start, ...), or no_hit.
+    // The end of the run if it matches text[start, ...), or no_hit.
     size_t match_at(std::string_view text, size_t start, size_t end) const {
         if (elements_.empty()) {
             const bool same = text.substr(start, end - start).starts_with(literal_);
@@ -219,7 +219,7 @@ public:
         return start;
     }
 
-    // Where a run that ends the text begins, if it fits there; whether it matches is for match_at to say.
+    // The start of a run that ends the text, if it fits there; match_at decides if it matches.
     size_t start_before(std::string_view text, size_t start, size_t end) const {
         if (elements_.empty()) return end - start < literal_.size() ? no_hit : end - literal_.size();
         for (size_t i = 0; i < elements_.size(); ++i) {
@@ -230,14 +230,14 @@ public:
         return end;
     }
 
-    // Where the leftmost hit in text[start, end) ends, or no_hit; that as well if the budget is exhausted.
+    // The end of the leftmost hit in text[start, end), or no_hit; that as well if the budget is exhausted.
     size_t search(std::string_view text, size_t start, size_t end, Budget& budget) const {
         if (table_) return table_->search(text, start, end, budget);
         const size_t hit = find_text(text, literal_, start, end, budget);
         return hit == no_hit ? no_hit : hit + literal_.size();
     }
 
-    // How many elements match_at looks at, and words each character takes to be searched for.
+    // The elements that match_at looks at, and the words that a search takes for each character.
     size_t size() const { return literal_.size() + elements_.size(); }
     size_t words() const { return table_ ? table_->words() : 0; }
 
@@ -249,7 +249,8 @@ private:
 
 class Like {
 public:
-    // The pattern is valid UTF-8. After a backslash any character stands for itself; so does a backslash at the very end.
+    // The pattern is valid UTF-8. After a backslash any character stands for itself; so does a backslash at the very
+    // end.
     explicit Like(std::string_view pattern) : runs_(1) {
         for (size_t i = 0; i < pattern.size();) {
             if (pattern[i] == '%') {

@@ -1,6 +1,6 @@
-// The matcher without an index: every conjunction is evaluated for every message, up to its first constraint that fails.
-// What the index is measured against, so it is not made slow: constraints are interned, an equality is one comparison of two
-// numbers, a bound of two positions, and conjunctions lie one after the other in memory.
+// The matcher without an index: every conjunction is evaluated for every message, up to its first constraint that
+// fails. The baseline that the index is measured against, so it is not made slow: constraints are interned, an equality
+// is one comparison of two numbers, a bound of two positions, and conjunctions lie one after the other in memory.
 #pragma once
 #include <unordered_map>
 

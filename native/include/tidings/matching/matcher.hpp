@@ -1,8 +1,9 @@
-// The exact matcher: which subscribers' predicates does a message satisfy?
+// The exact matcher: finds the subscribers whose predicates a message satisfies.
 //
-// A predicate is a disjunction of conjunctions; a conjunction is satisfied if all its constraints are. The paper's workload
-// (10 attributes, a million conjunctions) leaves 25 microseconds for the 5000 subscribers that a message then has, so nothing
-// may be done per conjunction, little per constraint, and memory must be read in streams or ahead of time.
+// A predicate is a disjunction of conjunctions; a conjunction is satisfied if all its constraints are. The paper's
+// workload (10 attributes, a million conjunctions) leaves 25 microseconds for the 5000 subscribers that a message then
+// has, so nothing may be done per conjunction, little per constraint, and memory must be read in streams or ahead of
+// time.
 //
 //   message ── attribute ─► value block ── satisfied constraints ─► a set of bits
 //                 │            ├────────── lone subscribers ──────► copied out
@@ -16,20 +17,22 @@
 //   an equality, IN or a pattern   the list of candidates of that constraint (Access::List)
 //   bounds                         the group of rows on the same lines, compared eight at a time (Access::Range)
 //   only negations                 candidates of the attribute's presence; only MISSING: looked at always
-// Checking the rest of a candidate is mostly one bit test: everything listed that the message satisfies is in the set. Bounds
-// compare 32-bit positions (position.hpp); what positions cannot decide, and negations, are evaluated on the values.
+// Checking the rest of a candidate is mostly one bit test: everything listed that the message satisfies is in the set.
+// Bounds compare 32-bit positions (position.hpp); what positions cannot decide, and negations, are evaluated on the
+// values.
 //
-// Equal constraints and equal conjunctions are stored once, with counts and lists of who shares them, so everything can
-// change at any time: an addition or removal touches a few lists and marks the value blocks that copied them. Hashes find
-// things, but values are always compared. Hash tables grow by segments, arenas by pages: no pause grows with the whole.
+// Equal constraints and equal conjunctions are stored once, with counts and lists of their users, so everything can
+// change at any time: an addition or removal touches a few lists and marks the value blocks that copied them. Hashes
+// find things, but values are always compared. Hash tables grow by segments, arenas by pages: no pause grows with the
+// whole.
 //
-// What strangers can make dear (patterns over long texts, negations, programs) has a budget for each message (budget.hpp); the
-// ordinary path, which only looks up blocks and bits, knows nothing of it.
+// What clients can make expensive (patterns over long texts, negations, programs) has a budget for each message
+// (budget.hpp); the ordinary path, which only looks up blocks and bits, knows nothing of it.
 //
-// What was not done: counting satisfied constraints per conjunction (60 times slower at 100 000), trees over attributes,
-// resetting anything per message in proportion to the number of conjunctions.
-// References: Fabret et al., "Filtering algorithms and implementation for very fast publish/subscribe systems", SIGMOD 2001
-// (access predicates, prefetching); Carzaniga and Wolf, "Forwarding in a content-based network", SIGCOMM 2003 (counting).
+// Not done: counting satisfied constraints per conjunction (60 times slower at 100 000), trees over attributes,
+// resetting anything per message in proportion to the number of conjunctions. References: Fabret et al., "Filtering
+// algorithms and implementation for very fast publish/subscribe systems", SIGMOD 2001 (access predicates, prefetching);
+// Carzaniga and Wolf, "Forwarding in a content-based network", SIGCOMM 2003 (counting).
 #pragma once
 #include "tidings/codec/batch.hpp"
 #include "tidings/matching/matcher_index.hpp"
@@ -49,7 +52,8 @@ public:
     }
     void remove(uint32_t id) { index_.remove(id); }
 
-    // Each subscriber once a message, in no particular order. Entries of the batch that are no messages match nobody.
+    // Each subscriber once a message, in no particular order. Entries of the batch that are no messages match no
+    // subscriber.
     void match(const MessageBatch& batch, Matches& matches) {
         prepare();
         matches.offsets.clear();
@@ -77,7 +81,7 @@ public:
 
     size_t size() const { return index_.size(); }
     size_t conjunctions() const { return index_.conjunctions(); }
-    // Which derived attributes batches must be decoded with (bits of Derived).
+    // The derived attributes that batches must be decoded with (bits of Derived).
     uint8_t derived() const { return index_.derived(); }
     bool reads_texts() const { return index_.table.reads_texts(); }  // whether they need the readings of untyped texts
     ValueBlocks& blocks() { return index_.blocks; }
@@ -96,8 +100,8 @@ public:
     }
 
 private:
-    // What the message at hand has met: columns, each filled as far as its count says. A block is entered only where it
-    // has something, so that no loop is surprised by an empty one.
+    // Matches of the current message so far: columns, each filled as far as its count says. A block is entered only
+    // where it has something, so that no loop is surprised by an empty one.
     struct Met {
         const Payload *satisfying, *reaching, *proposing;  // constraints, subscribers, candidates
         const Value* value;
@@ -120,7 +124,7 @@ private:
         if (index_.subscribers.has_aliases()) fit(seen_, (SubscriberTable::direct_ids + index_.subscribers.alias_end()) / 64 + 1, uint64_t{0});
     }
 
-    // If memory runs out inside a message, what it has left behind must not reach the next.
+    // If memory runs out inside a message, its partial results must not reach the next.
     void match_safely(const MessageView& message) {
         try {
             match_one(message);
@@ -136,9 +140,9 @@ private:
         }
     }
 
-    // While an attribute is met, memory brings what later ones of the batch will need, each step for what the one before has
-    // brought in. They stand one after the other, so this goes on across messages. Farther ahead is not better: what arrives
-    // too early has left the first-level cache again when it is used.
+    // While an attribute is met, memory brings what later ones of the batch will need, each step for what the one
+    // before has brought in. They stand one after the other, so this goes on across messages. Farther ahead is not
+    // better: what arrives too early has left the first-level cache again when it is used.
     TIDINGS_INLINE void read_ahead(const Attribute& attribute) const {
         const auto ahead = [&](ptrdiff_t distance) { return std::min(&attribute + distance, last_); };
         __builtin_prefetch(&ahead(32)->hash);
@@ -174,7 +178,7 @@ private:
         index_.blocks.trim();
     }
 
-    // What the message before has left in `satisfied_` is out of date, not cleared.
+    // Entries of the message before in `satisfied_` are out of date, not cleared.
     void begin_epoch() {
         if (++epoch_) return;
         std::fill(satisfied_.begin(), satisfied_.end(), 0);
@@ -311,7 +315,8 @@ private:
         count_ = static_cast<size_t>(out - out_.data());
     }
 
-    // Short lists and single finds come together first: one loop over all of them is foreseen better than many short ones.
+    // Short lists and single finds come together first: one loop over all of them is foreseen better than many short
+    // ones.
     void gather(const uint32_t* tokens, size_t count) {
         if (count > found_max - gathered_) [[unlikely]] {
             emit_gathered(gathered_);
@@ -472,7 +477,7 @@ private:
     std::vector<uint8_t> satisfied_;  // by listed constraint: the epoch of the last message that satisfied it
     uint8_t epoch_ = 0;
     std::vector<uint32_t> low_, high_;  // by line: the message's position, or what satisfies no bound
-    std::vector<const Value*> present_;  // by attribute, once somebody has asked
+    std::vector<const Value*> present_;  // by attribute, once it was needed
     bool present_known_ = false;
     std::vector<uint64_t> seen_;  // a bit for each marked token that was met
     bool marked_met_ = false;

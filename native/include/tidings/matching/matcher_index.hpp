@@ -50,8 +50,8 @@ public:
         return sum;
     }
 
-    // Subscribers whose filters were given up since the last call, and for how many messages. Of several parts that were given up, the
-    // one that was most often counts.
+    // Subscribers whose filters were given up since the last call, and for how many messages. Of several parts that
+    // were given up, the one that was most often counts.
     std::vector<std::pair<uint32_t, uint64_t>> take_overruns() {
         std::vector<std::pair<uint32_t, uint64_t>> found;
         if (overruns.empty()) return found;
@@ -256,7 +256,8 @@ private:
         file_row(row);
     }
 
-    // Chooses the access and puts what it uses first, then the rest with the cheapest and most selective checks leading.
+    // Chooses the access and puts what it uses first, then the rest with the cheapest and most selective checks
+    // leading.
     Access arrange(std::vector<Reference>& set) const {
         const auto rank = [&](Reference reference) {
             const Interned& one = table[number_of(reference)];

@@ -1,6 +1,6 @@
-// Conjunctions with two or more equalities, found by their two rarest. A message with ten attributes has 45 pairs, nearly
-// all of them unknown, so each pair first asks a bitmap (sixteen bits a key or so, small enough to stay in the second-level
-// cache), and only the few survivors touch the table, prefetched together.
+// Conjunctions with two or more equalities, found by their two rarest. A message with ten attributes has 45 pairs,
+// nearly all of them unknown, so each pair first asks a bitmap (sixteen bits a key or so, small enough to stay in the
+// second-level cache), and only the few survivors touch the table, prefetched together.
 #pragma once
 #include <algorithm>
 #include <bit>

@@ -1,15 +1,16 @@
-// Which patterns and long INs does this value satisfy? Asked once for each new value, the answer is kept (value_blocks.hpp).
+// Finds the patterns and long INs that a value satisfies. Done once for each new value; the answer is kept
+// (value_blocks.hpp).
 //
-// Each pattern is filed under a literal piece that a matching text must have: at its start (PREFIX, TOPIC's first levels,
-// LIKE's head), at its end (SUFFIX), or anywhere (CONTAINS, LIKE's longest fragment). A text is then asked for its own pieces of
-// exactly the lengths that are present: one probe a length at the ends, positions x lengths inside. Pieces are cut to 32
-// bytes, inside to 8, so that no pattern and no text makes this dearer than some constants times the text's length. A hit
-// whose pattern is longer or more than its piece is verified.
+// Each pattern is filed under a literal piece that a matching text must have: at its start (PREFIX, TOPIC's first
+// levels, LIKE's head), at its end (SUFFIX), or anywhere (CONTAINS, LIKE's longest fragment). A text is then asked for
+// its own pieces of exactly the lengths that are present: one probe a length at the ends, positions x lengths inside.
+// Pieces are cut to 32 bytes, inside to 8, so that no pattern and no text makes this dearer than some constants times
+// the text's length. A hit whose pattern is longer or more than its piece is verified.
 //
-// How many are verified, and over how long a text, is for strangers to choose, so all of this has a budget (budget.hpp). In long
-// texts patterns that cost less are verified first, of equal ones those with lower numbers, which are mostly the older ones:
-// who comes later with many cannot displace them. A search for pieces that is given up leaves those patterns unknown whose
-// pieces were not yet found, except that shorter pieces have been looked for first.
+// How many are verified, and over how long a text, is chosen by clients, so all of this has a budget (budget.hpp). In
+// long texts patterns that cost less are verified first, of equal ones those with lower numbers, which are mostly the
+// older ones: many that come later cannot displace them. A search for pieces that is given up leaves those patterns
+// unknown whose pieces were not yet found, except that shorter pieces have been looked for first.
 #pragma once
 #include <algorithm>
 #include <bit>

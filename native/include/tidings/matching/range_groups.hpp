@@ -1,8 +1,8 @@
-// Conjunctions that only bounds can find. An access key would not help: half of all messages satisfy a typical bound. Rows that
-// bound the same lines (an attribute's values of one kind) form a group and are stored by columns, the lowest and the highest
-// admitted position of each line, so that one comparison settles eight rows. A message skips every group with a line it has
-// no value on. Compared with cumulative bitmaps per (attribute, bucket) this takes 8 bytes a line instead of one bit a bucket,
-// is exact at every threshold, and a row is added or removed in constant time.
+// Conjunctions that only bounds can find. An access key would not help: half of all messages satisfy a typical bound.
+// Rows that bound the same lines (an attribute's values of one kind) form a group and are stored by columns, the lowest
+// and the highest admitted position of each line, so that one comparison settles eight rows. A message skips every
+// group with a line it has no value on. Compared with cumulative bitmaps per (attribute, bucket) this takes 8 bytes a
+// line instead of one bit a bucket, is exact at every threshold, and a row is added or removed in constant time.
 #pragma once
 #include <immintrin.h>
 
@@ -50,7 +50,8 @@ public:
     }
 
     // For the rows whose bounds admit the positions: hits(tokens, count), or doubt(token, row) where more must decide.
-    // `low` and `high` give a line's position, or what satisfies no bound; `present` has the bits of lines with a position.
+    // `low` and `high` give a line's position, or what satisfies no bound; `present` has the bits of lines with a
+    // position.
     template <class Hits, class Doubt>
     void match(uint32_t line, uint64_t present, const uint32_t* low, const uint32_t* high, Hits&& hits, Doubt&& doubt) {
         if (line >= by_line_.size()) return;
@@ -200,7 +201,7 @@ private:
         }
     }
 
-    // Whether a bound stands exactly at an odd position of the message.
+    // True if a bound stands exactly at an odd position of the message.
     bool touches(const Chunk& chunk, uint32_t i) const {
         for (size_t line = 0; line < chunk.lines; ++line) {
             const uint32_t at = positions_[line];

@@ -1,6 +1,7 @@
-// Who asked: the caller's ids, the parts of each one's predicate, and its program.
+// Subscribers: the caller's ids, the parts of each one's predicate, and its program.
 //
-// Inside the matcher a subscriber is a token: its id with flags in front. Ids too large to index a bit set get an alias.
+// Inside the matcher a subscriber is a token: its id with flags in front. Ids too large to index a bit set get an
+// alias.
 #pragma once
 #include <memory>
 #include <span>

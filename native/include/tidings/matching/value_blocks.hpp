@@ -1,14 +1,15 @@
-// What one attribute value means, remembered: which listed constraints it satisfies, and everybody who is reached through
-// them, copied side by side. A message is then ten look-ups and ten streams instead of hundreds of short lists.
+// The effect of one attribute value, remembered: the listed constraints that it satisfies, and the subscribers reached
+// through them, copied side by side. A message is then ten look-ups and ten streams instead of hundreds of short lists.
 //
-// A value that satisfies nothing has a block too while its attribute has few values: to know that is worth as much. So do
-// the lone bounds that admit a number, if its line has not too many.
+// A value that satisfies nothing has a block too while its attribute has few values: to know that is worth as much. So
+// do the lone bounds that admit a number, if its line has not too many.
 //
-// Lists beyond a few dozen entries are contiguous anyway and are referred to, not copied, so a block stays small and a popular
-// constraint may change without touching any block. A change to a short list marks the blocks it occurs in as stale: one
-// for an equality; for a pattern, those of the attribute's blocks whose value satisfies it. A stale block is filled again when
-// it is next met. The number and the bytes of blocks are bounded: beyond them a hand goes round and drops those not used
-// since its last visit (the clock algorithm, Corbato 1968), so that publishers with endless new values cost time, not memory.
+// Lists beyond a few dozen entries are contiguous anyway and are referred to, not copied, so a block stays small and a
+// popular constraint may change without touching any block. A change to a short list marks the blocks it occurs in as
+// stale: one for an equality; for a pattern, those of the attribute's blocks whose value satisfies it. A stale block is
+// filled again when it is next met. The number and the bytes of blocks are bounded: beyond them a hand goes round and
+// drops those not used since its last visit (the clock algorithm, Corbato 1968), so that publishers with endless new
+// values cost time, not memory.
 #pragma once
 #include "tidings/matching/bound_list.hpp"
 #include "tidings/matching/pattern_index.hpp"
@@ -17,15 +18,16 @@
 
 namespace tidings {
 
-// A block's variable part, in one piece of memory: this header, words, the value's text. Whole cache lines, of which the
-// first holds the header and the constraints of most values.
+// A block's variable part, in one piece of memory: this header, words, the value's text. Whole cache lines, of which
+// the first holds the header and the constraints of most values.
 struct Payload {
-    // Constraints are set `satisfied_step` at a time (the last one repeated), subscribers copied `words_step` at a time (what
-    // follows them is read along): with lists this short, a loop that nearly always ends after one turn is the fastest.
+    // Constraints are set `satisfied_step` at a time (the last one repeated), subscribers copied `words_step` at a time
+    // (what follows them is read along): with lists this short, a loop that nearly always ends after one turn is the
+    // fastest.
     static constexpr uint32_t satisfied_step = 4, words_step = 8;
     static constexpr size_t line_bytes = 64;
 
-    uint32_t line = 0, position = position_low;  // where the value stands; without a line, on line 0 of nobody's bounds
+    uint32_t line = 0, position = position_low;  // the value's place; without a line, on line 0, which has no bounds
     uint32_t satisfied = 0, plain = 0, marked = 0, long_lists = 0, candidates = 0;
     uint32_t text_bytes : 31 = 0;
     uint32_t bounds_copied : 1 = 0;         // the subscribers of lone bounds are among those below
@@ -47,8 +49,8 @@ struct Payload {
 };
 static_assert(sizeof(Payload) + Payload::satisfied_step * sizeof(uint32_t) == Payload::line_bytes);
 
-// What a look-up compares: an attribute's name and value in words of fixed size, so that no branch depends on the length of a
-// text or on the type of a value. Of longer texts it holds the last 16 bytes; then the rest must be compared too.
+// The key of a look-up: an attribute's name and value in words of fixed size, so that no branch depends on the length
+// of a text or on the type of a value. Of longer texts it holds the last 16 bytes; then the rest must be compared too.
 struct ValueKey {
     typedef uint64_t Words __attribute__((vector_size(16), aligned(8)));  // Clang drops `aligned` of a `using`
     static constexpr size_t short_bytes = sizeof(Words);
@@ -56,9 +58,9 @@ struct ValueKey {
     Words name{}, value{};
     uint64_t shape = 0;  // the sizes and the type
 
-    // `inside`: it is one of the wire's, or the reading of one, which is no text. Then name and text lie in the message's bytes,
-    // which MessageDecoder takes only with the whole header before them: 16 bytes before either's end are bytes of the same
-    // message, wherever that begins.
+    // `inside`: it is one of the wire's, or the reading of one, which is no text. Then name and text lie in the
+    // message's bytes, which MessageDecoder takes only with the whole header before them: 16 bytes before either's end
+    // are bytes of the same message, wherever that begins.
     static_assert(message_header_bytes >= short_bytes);
     static ValueKey of(const Attribute& attribute, bool inside) {
         const Value& value = attribute.value;
@@ -100,8 +102,8 @@ private:
         std::memcpy(&mask, masks.data() + std::min(size, short_bytes), short_bytes);
         return words & mask;
     }
-    // The same of a text with nothing before it that may be read. By loads alone: a copy of variable length that is read at once
-    // as a whole makes the processor wait until it has reached the cache.
+    // The same of a text with nothing before it that may be read. By loads alone: a copy of variable length that is
+    // read at once as a whole makes the processor wait until it has reached the cache.
     static Words alone(std::string_view text) {
         const size_t size = text.size();
         const char* const end = text.data() + size;
@@ -211,7 +213,7 @@ public:
         }
     }
 
-    // A listed constraint came or went (`lists_only`: only who is reached through it changed).
+    // A listed constraint came or went (`lists_only`: only the subscribers reached through it changed).
     void touch(uint32_t number, bool lists_only) {
         const Interned& one = table_[number];
         AttributeRecord& attribute = table_.attribute(one.attribute);
@@ -355,11 +357,11 @@ private:
             header.marked += bound_marked_.size();
         }
         lay_out(block, header, value.s);
-        // What could not be decided is asked again with the next message.
+        // Undecided constraints are evaluated again with the next message.
         block.state = overruns_.count() == given_up ? ValueBlock::State::Fresh : ValueBlock::State::Stale;
     }
 
-    // What will be copied; longer lists are noted in long_.
+    // The part that will be copied; longer lists are noted in long_.
     Payload sizes() {
         Payload made;
         made.satisfied = static_cast<uint32_t>(satisfied_.size());

@@ -1,4 +1,5 @@
-// STOMP 1.0 to 1.2: where a frame ends, its header lines, and the escapes in them. Nothing is copied unless it holds escapes.
+// STOMP 1.0 to 1.2: where a frame ends, its header lines, and the escapes in them. Nothing is copied unless it holds
+// escapes.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -39,8 +40,9 @@ class StompFramer {
 public:
     static constexpr size_t command_bytes_max = 32, headers_bytes_max = 64 << 10, headers_max = 1000;
 
-    // False: the input ends before the frame does; `skipped` then says how many line ends (heart-beats) stand before it.
-    // `searched` is kept by the caller from one try to the next: so much of the input is known to hold no end of a body.
+    // False: the input ends before the frame does; `skipped` then says how many line ends (heart-beats) stand before
+    // it. `searched` is kept by the caller from one try to the next: so much of the input is known to hold no end of a
+    // body.
     bool next(std::string_view data, size_t bytes_max, size_t& searched, StompFrame& frame) {
         size_t at = 0;
         while (at < data.size() && (data[at] == '\n' || (data[at] == '\r' && (at + 1 == data.size() || data[at + 1] == '\n')))) ++at;
@@ -67,7 +69,8 @@ public:
     size_t skipped = 0;
 
 private:
-    // The first that is wrong with the headers. It is told when all are read: the receipt that the frame asks for may stand below.
+    // The first error of the headers. It is reported when all are read: the receipt that the frame asks for may stand
+    // below.
     struct Fault {
         const char* code = nullptr;
         const char* reason = nullptr;
@@ -143,7 +146,8 @@ private:
     }
 };
 
-// Headers as they are meant. Texts without escapes stay where they are; others are written to a store that lives with the frame.
+// Headers as they are meant. Texts without escapes stay where they are; others are written to a store that lives with
+// the frame.
 class StompUnescaper {
 public:
     void begin(StompVersion version, size_t bytes) {
@@ -171,7 +175,7 @@ public:
         return std::string_view(store_).substr(start);
     }
 
-    // Whether a text that came out is one that had to be written.
+    // True if a text that came out is one that had to be written.
     bool made(std::string_view text) const {
         const std::less<const char*> before;
         return !before(text.data(), store_.data()) && before(text.data(), store_.data() + store_.size());

@@ -1,4 +1,5 @@
-// What a STOMP client sent, up to the first frame that is not the forwarder's: SEND frames as PUBLISH frames, then ACK frames.
+// The input of a STOMP client, up to the first frame that is not the forwarder's: SEND frames as PUBLISH frames, then
+// ACK frames.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -11,8 +12,8 @@
 
 namespace tidings {
 
-// ACK frames that follow each other: plain ones of STOMP 1.2, which say `id:subscription-tag` and nothing else. All others, and
-// what is wrong with one, are Python's.
+// ACK frames that follow each other: plain ones of STOMP 1.2, which say `id:subscription-tag` and nothing else. All
+// others, and what is wrong with one, are Python's.
 struct StompAcks {
     uint32_t subscription = 0;
     bool cumulative = false;
@@ -92,14 +93,14 @@ public:
     }
 
     std::string_view publishes() const { return publishes_; }
-    // How much of the input the first `count` of them take.
+    // The bytes of input that the first `count` of them take.
     size_t used(size_t count) const { return count ? ends_[count - 1] : 0; }
     const StompAcks& acks() const { return acks_; }                 // if they are next
     const StompFrame& frame() const { return frame_; }  // if Control is next
     const CodecError& error() const { return error_; }  // if it is Broken
     uint32_t receipt() const { return receipt_; }       // that the broken frame asks for
 
-    // If there is Nothing: heart-beats need not be kept.
+    // If there is Nothing: heartbeats need not be kept.
     size_t skip_line_ends(StompState& state) const {
         state.searched -= std::min(state.searched, framer_.skipped);
         return framer_.skipped;

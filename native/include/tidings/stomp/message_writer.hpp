@@ -1,5 +1,5 @@
-// MESSAGE frames, made from a message's bytes (docs/wire.md), which have been checked before. What is the same for all who
-// receive it is made once; each delivery then adds the lines that name its subscription and its acknowledgement.
+// MESSAGE frames, made from a message's bytes (docs/wire.md), which have been checked before. What is the same for all
+// that receive it is made once; each delivery then adds the lines that name its subscription and its acknowledgement.
 #pragma once
 #include <array>
 #include <charconv>
@@ -164,8 +164,9 @@ inline void write_stomp_attribute(Reader& reader, Scratch& out, StompText& text)
     }
 }
 
-// What all deliveries of a message have in common, from `message-id` to the NUL, for one version. Many messages say the same as the
-// one before, all of it or to begin with: what follows the first difference is written anew, and the id.
+// The part that all deliveries of a message have in common, from `message-id` to the NUL, for one version. Many
+// messages are the same as the one before, all of it or to begin with: what follows the first difference is written
+// again, and the id.
 class StompTail {
 public:
     operator std::string_view() const { return text_; }
@@ -251,9 +252,9 @@ private:
     size_t body_bytes_ = anything;
 };
 
-// The MESSAGE frame at hand, and what of it others need as well. What is one delivery's own comes first: the line that names
-// the subscription, and what acknowledges it, which names subscription and tag, so that nothing has to be remembered: in 1.2 the
-// header `ack`, before that the end of `message-id`.
+// The MESSAGE frame at hand, and what of it others need as well. What is one delivery's own comes first: the line that
+// names the subscription, and what acknowledges it, which names subscription and tag, so that nothing has to be
+// remembered: in 1.2 the header `ack`, before that the end of `message-id`.
 class StompRenderer {
 public:
     // Its length. `rendered`: the versions, as bits, for which this message's tail has been made already.

@@ -1,5 +1,5 @@
-// SEND frames become messages: the bytes of a native PUBLISH frame, which then takes the path of all others. What each header
-// means is in docs/protocols.md. The plain Python of the same is hardening.support.stomp.
+// SEND frames become messages: the bytes of a native PUBLISH frame, which then takes the path of all others. What each
+// header means is in docs/protocols.md. The plain Python of the same is hardening.support.stomp.
 #pragma once
 #include <string>
 #include <string_view>
@@ -32,7 +32,7 @@ public:
         known_.clear();
         ++version_;
     }
-    // What was made by other rules is not to be made again.
+    // A frame that was made by other rules is not to be made again.
     uint32_t version() const { return version_; }
     bool empty() const { return rules_.empty(); }
 
@@ -61,7 +61,7 @@ private:
     std::string key_;
 };
 
-// What a connection that speaks STOMP has besides.
+// The state of a connection that speaks STOMP, besides a Connection.
 struct StompState {
     enum class Acks : uint8_t { None, Each, Cumulative };  // what its acknowledgements mean
     struct Label {
@@ -92,7 +92,7 @@ enum class StompHeader : uint8_t {
     Property,
 };
 
-// What a header of SEND is. Those that only MESSAGE has mean nothing here, but copies of received messages have them.
+// The headers of SEND. Those that only MESSAGE has are ignored, but copies of received messages have them.
 inline StompHeader stomp_header(std::string_view name) {
     switch (name.size()) {
         case 3: return name == "ack" ? StompHeader::Dropped : StompHeader::Property;
@@ -121,7 +121,7 @@ class StompSender {
 public:
     StompTypes types;
 
-    // If a frame fits the form of those before: how much of the input it takes. 0: it does not, `write` it.
+    // If a frame fits the template of those before: the bytes of input it takes. 0: it does not, `write` it.
     size_t write_again(std::string_view data, size_t bytes_max, StompState& state, int64_t now_ms, Scratch& out) const {
         const size_t start = out.size();
         const StompSendTemplate* const filled = state.send_templates.fill(data, bytes_max, types.version(), out);
@@ -208,7 +208,8 @@ private:
         properties_.resize(kept);
     }
 
-    // For the frames that follow. Which attribute a line's value has become is clear for texts; the others must stay the same.
+    // For the frames that follow. Which attribute a line's value has become is clear for texts; the others must stay
+    // the same.
     void learn(const StompFrame& frame, StompState& state) {
         using Role = StompSendTemplate::Role;
         uses_.assign(frame.lines.size(), {Role::Nothing});

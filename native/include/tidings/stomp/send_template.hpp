@@ -1,6 +1,7 @@
-// The form of SEND that a publisher fills in. Most publishers say the same again and again, but for the body, the receipt they ask
-// for, or the values of some headers. What the last frame that was taken to pieces became is remembered with its lines; a frame
-// with the same headers in the same order then becomes a copy of that, with other values where they differ.
+// A template of SEND frames. Most publishers send the same frame again and again, but for the body, the receipt they
+// ask for, or the values of some headers. What the last frame that was taken to pieces became is remembered with its
+// lines; a frame with the same headers in the same order then becomes a copy of that, with other values where they
+// differ.
 #pragma once
 #include <array>
 #include <charconv>
@@ -18,7 +19,7 @@ namespace tidings {
 
 class StompSendTemplate {
 public:
-    // What a line is for. Same: a frame with another value must be taken to pieces. Value: the attribute of that number.
+    // The role of a line. Same: a frame with another value must be parsed. Value: the attribute of that number.
     enum class Role : uint8_t { Same, Value, Destination, Receipt, Length, Nothing };
     struct Use {
         Role role = Role::Same;
@@ -27,8 +28,8 @@ public:
 
     static constexpr size_t head_bytes_max = 4096;
 
-    // `uses`: one for each line. `publish`: what became of the frame, with the body; `rules`: a number of what else it depends on.
-    // `open`: frames with other values may be filled in; otherwise only the very same headers count.
+    // `uses`: one for each line. `publish`: what became of the frame, with the body; `rules`: a number of what else it
+    // depends on. `open`: frames with other values may be filled in; otherwise only the very same headers count.
     void learn(const StompFrame& frame, const std::vector<Use>& uses, std::string_view publish, StompVersion version, uint32_t rules,
                bool open) {
         head_ = frame.bytes.substr(0, frame.bytes.size() - frame.body.size());
@@ -50,8 +51,8 @@ public:
         find_attributes();
     }
 
-    // Whether the frame that `data` begins with has been filled in: a PUBLISH frame without id and receipt, at the end of `out`.
-    // False: it does not fit, or is not all there.
+    // True if the frame that `data` begins with has been filled in: a PUBLISH frame without id and receipt, at the end
+    // of `out`. False: it does not fit, or is not all there.
     bool fill(std::string_view data, size_t bytes_max, uint32_t rules, Scratch& out) {
         if (head_.empty() || rules != rules_) return false;
         size_t at = 0;
@@ -157,7 +158,7 @@ private:
         return is_destination(destination_);
     }
 
-    // Whether a value means what stands there.
+    // True if a value means the same as the one in the template.
     bool plain(std::string_view value) const {
         bool special = false;
         uint8_t all = 0;
@@ -167,7 +168,7 @@ private:
         return version_ != StompVersion::V10 || value.empty() || !(blank(value.front()) || blank(value.back()));
     }
 
-    // `length`: of the body, SIZE_MAX if its NUL must tell.
+    // `length`: of the body, SIZE_MAX if it ends at its NUL.
     static bool find_end(std::string_view data, size_t at, size_t bytes_max, size_t& length) {
         if (length == SIZE_MAX) {
             const void* const end = std::memchr(data.data() + at, 0, data.size() - at);
@@ -223,10 +224,10 @@ private:
     std::string_view receipt_, destination_;
 };
 
-// Several, for those who have more than one thing to say in turn.
+// Several templates, for publishers that send different frames in turn.
 class StompSendTemplates {
 public:
-    // As StompSendTemplate::fill: the form that fits, or nullptr.
+    // As StompSendTemplate::fill: the template that fits, or nullptr.
     const StompSendTemplate* fill(std::string_view data, size_t bytes_max, uint32_t rules, Scratch& out) {
         for (size_t i = 0; i < count; ++i) {
             StompSendTemplate& filled = templates_[(last_ + i) % count];

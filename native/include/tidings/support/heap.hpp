@@ -8,9 +8,10 @@
 
 namespace tidings {
 
-// Large blocks come from the heap and stay there for a while: output of some hundred KiB a write would otherwise be mapped, and
-// its pages faulted in, each time. What other threads free, which HeapTrimmer does not reach, is returned to the system above 8 MiB.
-// A setting of the whole process: for programs whose process is a broker, called once at the start, never by a library.
+// Large blocks come from the heap and stay there for a while: output of some hundred KiB a write would otherwise be
+// mapped, and its pages faulted in, each time. Memory that other threads free, which HeapTrimmer does not reach, is
+// returned to the system above 8 MiB. A setting of the whole process: for programs whose process is a broker, called
+// once at the start, never by a library.
 inline void keep_large_blocks() {
 #if defined(__GLIBC__)
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
@@ -18,8 +19,8 @@ inline void keep_large_blocks() {
 #endif
 }
 
-// Returns what is free within the heap to the system, or the process would stay as large as its worst moment. Every ten seconds at
-// most, and where that takes long, a heap of gigabytes full of holes, for 1/10 000 of the time.
+// Returns what is free within the heap to the system, or the process would stay as large as its worst moment. Every ten
+// seconds at most, and where that takes long, a heap of gigabytes full of holes, for 1/10 000 of the time.
 class HeapTrimmer {
 public:
     void maybe_trim() {

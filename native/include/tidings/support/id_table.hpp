@@ -1,5 +1,5 @@
-// A hash table of numbers whose keys are kept elsewhere: it holds u32 values, the caller says how a value hashes and which one it
-// looks for. Linear probing, at most half full, deletion without tombstones (Knuth 6.4, algorithm R).
+// A hash table of numbers whose keys are kept elsewhere: it holds u32 values, the caller says how a value hashes and
+// which one it looks for. Linear probing, at most half full, deletion without tombstones (Knuth 6.4, algorithm R).
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Text that is made anew again and again: appended without a call, in a block that is kept.
+// Text that is made again and again: appended without a call, in a block that is kept.
 #pragma once
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
-// Which vector instructions this machine has, asked once. A hot loop exists once per level, in a function with a target attribute;
-// everything around it is portable code.
+// The vector instructions that this machine has, found once. A hot loop exists once per level, in a function with a
+// target attribute; everything around it is portable code.
 #pragma once
 #include <cstdint>
 

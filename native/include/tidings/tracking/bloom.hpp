@@ -26,8 +26,9 @@ public:
     static constexpr uint64_t bits_max = 1ull << 36;
     static constexpr uint32_t hashes_max = 64;
 
-    // The positions of one id, in order. Steps grow: with equal ones (double hashing) walks that touch in two places lie on each
-    // other in many, which at k = 16 in 65536 bits was half as many false positives again (bench/false_positives.py).
+    // The positions of one id, in order. Steps grow: with equal ones (double hashing) walks that touch in two places
+    // lie on each other in many, which at k = 16 in 65536 bits was half as many false positives again
+    // (bench/false_positives.py).
     struct Walk {
         uint64_t h, step, growth;
         Walk() = default;
@@ -74,7 +75,8 @@ public:
         added_ = saturating_add(added_, n);
     }
 
-    // The k positions of one id, `stride` apart; `Shifted`: of a filter 2^shift times as large. `count_more` says how many ids that were.
+    // The k positions of one id, `stride` apart; `Shifted`: of a filter 2^shift times as large. `count_more` says how
+    // many ids that were.
     template <bool Shifted>
     void set(const uint32_t* positions, size_t stride, uint32_t shift) {
         uint64_t* const data = words_.data();

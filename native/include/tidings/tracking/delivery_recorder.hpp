@@ -1,6 +1,6 @@
-// Tells the tracker which subscribers the message in hand has reached: those of the sinks that it matched, without the sinks that it
-// missed, because they must wait or want nothing of their own. Mostly they are the same as for the message before; then there is
-// nothing to do but to compare two lists.
+// Tells the tracker which subscribers the message in hand has reached: those of the sinks that it matched, without the
+// sinks that it missed, because they must wait or want nothing of their own. Mostly they are the same as for the
+// message before; then there is nothing to do but to compare two lists.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tidings {
 
 class DeliveryRecorder {
 public:
-    // What passes from now on is recorded there.
+    // Records all messages from now on there.
     void use(Tracker& tracker) {
         tracker_ = &tracker;
         forget();

@@ -1,7 +1,9 @@
-// The part of a history that is in memory: (B, R, S), the filter B with the range R of its ids' times and the times S of stragglers.
+// The part of a history that is in memory: (B, R, S), the filter B with the range R of its ids' times and the times S
+// of stragglers.
 //
-// Histories that take the same ids, such as those of subscribers to the same topic, have one volume together: each id is put into it
-// once, and it is stored once for all of them. When one of them takes something else, it goes on with a copy of its own.
+// Histories that take the same ids, such as those of subscribers to the same topic, have one volume together: each id
+// is put into it once, and it is stored once for all of them. When one of them takes something else, it goes on with a
+// copy of its own.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,19 +17,19 @@
 
 namespace tidings {
 
-// What all volumes of a broker have in common.
+// The properties that all volumes of a broker share.
 struct VolumeShape {
     uint64_t bits;
     uint32_t hashes;
     uint64_t capacity;
     uint32_t doublings_max;  // of both
     int64_t wanted_ms;       // for how long one should be filled: 2·T_s + T_j
-    uint64_t young_max;  // so many ids are kept as they are before they become a filter
+    uint64_t young_max;  // the number of ids kept as they are before they become a filter
     bool exact;          // … for ever
 };
 
 struct FilterVolume {
-    // When the ids in the arena came: the first and the last.
+    // Times of arrival of the first and the last id in the arena.
     struct Times {
         int64_t began_ms = 0, now_ms = 0;
     };
@@ -109,8 +111,8 @@ struct FilterVolume {
     size_t memory_bytes() const { return sizeof *this + ids.capacity() + (filter ? filter->memory_bytes() : 0); }
 
 private:
-    // Filters that are filled faster than a message's time is known lie upon each other, and each of them may err: the next
-    // one is larger. If half of it would have lasted twice as long as needed, it is smaller.
+    // Filters that are filled faster than a message's time is known lie upon each other, and each of them may err: the
+    // next one is larger. If half of it would have lasted twice as long as needed, it is smaller.
     uint32_t next_doublings(const VolumeShape& shape, int64_t now_ms) const {
         auto lasts = static_cast<double>(std::max<int64_t>(now_ms - opened_ms, 0)) * static_cast<double>(shape.capacity << doublings);
         const auto wanted = static_cast<double>(shape.wanted_ms) * static_cast<double>(count);

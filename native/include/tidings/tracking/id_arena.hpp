@@ -1,8 +1,8 @@
 // Ids that wait to be put into filters together, and their positions in a filter, computed once for all that take them.
 //
-// Positions are of one chunk of the arena at a time, or they would not stay in the nearest cache. They are computed side by side for
-// as many ids as vectors hold: `h`, `step` and `growth` of bloom.hpp's walk are columns, and so is the result: position j of slot s
-// is at `positions[j * chunk + s]`, counted from the chunk's first slot.
+// Positions are of one chunk of the arena at a time, or they would not stay in the nearest cache. They are computed
+// side by side for as many ids as vectors hold: `h`, `step` and `growth` of bloom.hpp's walk are columns, and so is the
+// result: position j of slot s is at `positions[j * chunk + s]`, counted from the chunk's first slot.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ public:
         int64_t oldest, newest;
     };
 
-    // `bits` 0: they are kept as they are, nobody asks for positions.
+    // `bits` 0: they are kept as they are, positions are not computed.
     IdArena(uint64_t bits, uint32_t hashes) : bits_(bits), hashes_(hashes), positions_(bits ? size_t{chunk} * hashes : 0) {}
 
     bool empty() const { return used == 0; }
@@ -55,7 +55,7 @@ public:
 
     const uint8_t* bytes(uint32_t slot) const { return reinterpret_cast<const uint8_t*>(&ids[slot]); }
 
-    // When the ids were made; nothing of this is known before.
+    // The times at which the ids were made; unknown before.
     void read_times() {
 #if defined(__x86_64__)
         if (simd_best() == Simd::Avx512) return read_avx512();
@@ -93,8 +93,8 @@ public:
         find_columns();
     }
 
-    // Set the bits of these ids in a filter of the arena's shape, or in one smaller by a power of two: its positions are the
-    // arena's without their last bits.
+    // Set the bits of these ids in a filter of the arena's shape, or in one smaller by a power of two: its positions
+    // are the arena's without their last bits.
     void set(Bloom& filter, const Slots& some, uint32_t halvings) const {
         if (halvings) set_each<true>(filter, some, halvings);
         else set_each<false>(filter, some, 0);
@@ -132,8 +132,8 @@ private:
     TIDINGS_TARGET_AVX512 void find_avx512() { find_columns(); }
     TIDINGS_TARGET_AVX2 void find_avx2() { find_columns(); }
 
-    // For a number of bits that is a power of two: the highest bits of h, without a product. In vector types: compilers leave
-    // this loop scalar, at three times the time.
+    // For a number of bits that is a power of two: the highest bits of h, without a product. In vector types: compilers
+    // leave this loop scalar, at three times the time.
     TIDINGS_INLINE void find_columns() {
         const int shift = 32 - std::countr_zero(bits_);
         const uint32_t size = std::min(chunk, used - begin_), hashes = hashes_;

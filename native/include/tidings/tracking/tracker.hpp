@@ -1,13 +1,13 @@
-// What passes here, recorded: histories of message ids, as Bloom filters or as they are (docs/tracking.md).
+// Records what passes here: histories of message ids, as Bloom filters or as they are (docs/tracking.md).
 //
 //   begin(id) ── slot in the arena ──┬── published, routed ── one history for each origin
 //                                    ├── forwarded ────────── … and neighbour
 //                                    └── delivered ────────── … and subscriber
 //
 // On the way of a message only its id is noted, once, and a mark for each history it belongs to. When the arena is full
-// the bits of its ids are computed, once for all histories, and set in one volume after the other (volume.hpp): filters take turns in
-// the cache, not messages, and histories with the same marks share a volume. One that is full, or whose persistence interval has
-// passed, is handed out by `take`.
+// the bits of its ids are computed, once for all histories, and set in one volume after the other (volume.hpp): filters
+// take turns in the cache, not messages, and histories with the same marks share a volume. One that is full, or whose
+// persistence interval has passed, is handed out by `take`.
 //
 // src/tidings/tracking/recording/recorder_backend.py says the same in plain Python.
 #pragma once
@@ -98,7 +98,8 @@ public:
         note(subscriber_at(subscriber).of(*this, Kind::Deliver, origin_of(id), subscriber), slot);
     }
 
-    // Whom `delivered` speaks of from now on. Messages that go one after the other to the same subscribers are noted once for all.
+    // Whom `delivered` speaks of from now on. Messages that go one after the other to the same subscribers are noted
+    // once for all.
     void set_audience(const std::vector<uint32_t>& subscribers) {
         if (audience_.subscribers == subscribers) return;
         spread_audience();
@@ -194,7 +195,7 @@ private:
         std::shared_ptr<FilterVolume> volume;  // from the first flush on
     };
 
-    // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched often.
+    // The ids of the arena that belong to a history. Apart from the histories, and small: it is touched often.
     struct Marks {
         std::array<uint64_t, IdArena::slots / 64> words{};
         bool any = false;
@@ -207,7 +208,7 @@ private:
             for (size_t word = 0; word < words.size(); ++word) words[word] |= other.words[word];
             any = any || other.any;
         }
-        // What is marked in the chunk that begins here; unless that is in a row, it is put into the list.
+        // The marks in the chunk that begins here; unless that is in a row, it is put into the list.
         Slots in_chunk(uint32_t first, uint16_t* list) const {
             uint32_t count = 0, lowest = 0, end = 0;
             for (uint32_t slot = first; slot < first + IdArena::chunk; slot += 64) {
@@ -227,7 +228,7 @@ private:
         auto operator<=>(const Marks&) const = default;
     };
 
-    // Those who are given the messages in hand, and marks that are for all of them.
+    // The receivers of the current messages, and marks that are for all of them.
     struct Audience {
         uint32_t origin = 0;
         std::vector<uint32_t> subscribers;
@@ -239,7 +240,7 @@ private:
         return {of.bits, of.hashes, of.capacity, of.doublings, 2 * of.skew_ms + of.jitter_ms + 1, young, of.exact};
     }
 
-    // Where messages pass: a history for each origin, few of them, and mostly the same as for the last message.
+    // A point that messages pass: a history for each origin, few of them, and mostly the same as for the last message.
     struct Point {
         uint32_t last_origin = 0, last = none;
         std::unordered_map<uint32_t, uint32_t> histories;  // by origin
@@ -391,8 +392,8 @@ private:
         volume.mixed = late_ms(least) != late_ms(most);
     }
 
-    // Whether two owners of a volume do the same with what is in the arena: they take the same, and if what is late to one is not
-    // to the other, nothing is late to either.
+    // True if two owners of a volume do the same with what is in the arena: they take the same, and if what is late to
+    // one is not to the other, nothing is late to either.
     bool alike(const FilterVolume& volume, uint32_t one, uint32_t other) const {
         return marks_[one] == marks_[other] && (!volume.mixed || oldest_ms_ >= times_.began_ms - volume.late_ms ||
                                                 histories_[one].late_ms == histories_[other].late_ms);
