@@ -45,10 +45,13 @@ static void bind_bloom(nb::module_& m) {
         .def_prop_ro("hashes", &Bloom::hashes)
         .def_prop_ro("count", &Bloom::count)
         .def_prop_ro("memory_bytes", &Bloom::memory_bytes)
-        .def("add", [](Bloom& filter, Ids ids) {
-            nb::gil_scoped_release release;
-            filter.add(ids.data(), ids.shape(0));
-        }, "ids"_a)
+        .def(
+            "add",
+            [](Bloom& filter, Ids ids) {
+                nb::gil_scoped_release release;
+                filter.add(ids.data(), ids.shape(0));
+            },
+            "ids"_a)
         .def("contains", &contains, "ids"_a, "found"_a)
         .def("unite", &Bloom::unite, "other"_a, nb::call_guard<nb::gil_scoped_release>())
         .def("fill", &Bloom::fill, nb::call_guard<nb::gil_scoped_release>())

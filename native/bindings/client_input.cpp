@@ -13,8 +13,8 @@ namespace {
 // Counts the reads of all connections, and the further reads of one of them that need not be reported (see
 // broker/tuning/read_moderation.py).
 struct Pace {
-    size_t small_bytes;   // less than this at a time means that the broker keeps up
-    int64_t held_up_ms;   // a pause of this length may have been caused by the broker
+    size_t small_bytes;  // less than this at a time means that the broker keeps up
+    int64_t held_up_ms;  // a pause of this length may have been caused by the broker
     uint64_t reads = 0;
     int64_t connection = -1;
     uint32_t left = 0;
@@ -32,8 +32,13 @@ struct Pace {
 class ClientInput {
 public:
     ClientInput(nb::object forwarder, nb::object pace, nb::object rest)
-        : rest(std::move(rest)), heard_ms(now_ms()), forwarder_owner_(std::move(forwarder)), pace_owner_(std::move(pace)),
-          forwarder_(nb::cast<PyForwarder&>(forwarder_owner_)), pace_(nb::cast<Pace&>(pace_owner_)), buffer_(forwarder_.view()) {}
+        : rest(std::move(rest)),
+          heard_ms(now_ms()),
+          forwarder_owner_(std::move(forwarder)),
+          pace_owner_(std::move(pace)),
+          forwarder_(nb::cast<PyForwarder&>(forwarder_owner_)),
+          pace_(nb::cast<Pace&>(pace_owner_)),
+          buffer_(forwarder_.view()) {}
 
     nb::object buffer(nb::handle) { return buffer_; }
 
@@ -84,25 +89,35 @@ int clear(PyObject* self) {
     return 0;
 }
 
-PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
+PyType_Slot slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
 }  // namespace
 
 static void bind_client_input(nb::module_& m) {
-    nb::class_<Pace>(m, "Pace", "Counts the reads of all connections, and the further reads of one of them that need not be reported.")
-        .def("__init__", [](Pace* self, size_t small_bytes, int64_t held_up_ms) { new (self) Pace{small_bytes, held_up_ms}; },
-             nb::arg("small_bytes"), nb::arg("held_up_ms"))
+    nb::class_<Pace>(
+        m, "Pace",
+        "Counts the reads of all connections, and the further reads of one of them that need not be reported.")
+        .def(
+            "__init__",
+            [](Pace* self, size_t small_bytes, int64_t held_up_ms) { new (self) Pace{small_bytes, held_up_ms}; },
+            nb::arg("small_bytes"), nb::arg("held_up_ms"))
         .def_rw("reads", &Pace::reads)
         .def_rw("connection", &Pace::connection)
         .def_rw("left", &Pace::left)
-        .def_rw("on_read", &Pace::on_read, nb::for_getter(nb::sig("def on_read(self) -> collections.abc.Callable[[], None] | None")),
-                nb::for_setter(nb::arg("call").none()),
-                nb::for_setter(nb::sig("def on_read(self, call: collections.abc.Callable[[], None] | None, /) -> None")))
-        .def("counts", &Pace::counts, nb::arg("connection"), "True if a small read of this connection need not be reported.");
+        .def_rw(
+            "on_read", &Pace::on_read,
+            nb::for_getter(nb::sig("def on_read(self) -> collections.abc.Callable[[], None] | None")),
+            nb::for_setter(nb::arg("call").none()),
+            nb::for_setter(nb::sig("def on_read(self, call: collections.abc.Callable[[], None] | None, /) -> None")))
+        .def("counts", &Pace::counts, nb::arg("connection"),
+             "True if a small read of this connection need not be reported.");
     nb::class_<ClientInput>(m, "ClientInput", nb::type_slots(slots), "Input from a client's socket.")
         .def(nb::init<nb::object, nb::object, nb::object>(), nb::arg("forwarder"), nb::arg("pace"), nb::arg("rest"),
-             nb::sig("def __init__(self, forwarder: Forwarder, pace: Pace, rest: collections.abc.Callable[[int, bool, int], None]) -> None"))
-        .def("buffer", &ClientInput::buffer, nb::arg("sizehint"), nb::sig("def buffer(self, sizehint: int) -> memoryview"))
+             nb::sig("def __init__(self, forwarder: Forwarder, pace: Pace, rest: collections.abc.Callable[[int, bool, "
+                     "int], None]) -> None"))
+        .def("buffer", &ClientInput::buffer, nb::arg("sizehint"),
+             nb::sig("def buffer(self, sizehint: int) -> memoryview"))
         .def("take", &ClientInput::take, nb::arg("size"))
         .def("close", &ClientInput::close)
         .def_rw("number", &ClientInput::number)

@@ -70,16 +70,24 @@ public:
     }
 
     uint32_t bits() const { return matrix_.bits(); }
-    size_t router_count() { return read([&] { return matrix_.router_count(); }); }
-    size_t row_count() { return read([&] { return matrix_.row_count(); }); }
-    size_t active_row_count() { return read([&] { return matrix_.active_row_count(); }); }
-    size_t memory_bytes() { return read([&] { return matrix_.memory_bytes(); }); }
+    size_t router_count() {
+        return read([&] { return matrix_.router_count(); });
+    }
+    size_t row_count() {
+        return read([&] { return matrix_.row_count(); });
+    }
+    size_t active_row_count() {
+        return read([&] { return matrix_.active_row_count(); });
+    }
+    size_t memory_bytes() {
+        return read([&] { return matrix_.memory_bytes(); });
+    }
 
 private:
     void check(const Vectors& vectors) const {
         if (vectors.shape(1) * 64 != matrix_.bits())
-            throw UsageError{"E_MATRIX_SHAPE", "vectors of " + std::to_string(vectors.shape(1) * 64) + " bits in a matrix of " +
-                             std::to_string(matrix_.bits())};
+            throw UsageError{"E_MATRIX_SHAPE", "vectors of " + std::to_string(vectors.shape(1) * 64) +
+                                                   " bits in a matrix of " + std::to_string(matrix_.bits())};
     }
 
     EncodedMatrix matrix_;
@@ -95,7 +103,9 @@ struct Sets {
     size_t count;
 
     Sets(const Numbers& offsets, const Numbers& elements)
-        : offsets(offsets.data()), elements(elements.data()), count(offsets.shape(0) - 1) {
+        : offsets(offsets.data()),
+          elements(elements.data()),
+          count(offsets.shape(0) - 1) {
         bool right = offsets.shape(0) > 0 && offsets.data()[0] == 0 && offsets.data()[count] == elements.shape(0);
         for (size_t i = 0; right && i < count; ++i) right = this->offsets[i] <= this->offsets[i + 1];
         if (!right) throw UsageError{"E_MATRIX_SETS", "offsets do not divide the elements into sets"};
@@ -105,7 +115,8 @@ struct Sets {
     void check_ascending() const {
         for (size_t i = 0; i < count; ++i)
             for (size_t j = 1; j < size(i); ++j)
-                if (set(i)[j - 1] >= set(i)[j]) throw UsageError{"E_MATRIX_SETS", "the elements of a set do not ascend"};
+                if (set(i)[j - 1] >= set(i)[j])
+                    throw UsageError{"E_MATRIX_SETS", "the elements of a set do not ascend"};
     }
 };
 
@@ -202,7 +213,8 @@ static void bind_matrix(nb::module_& m) {
         .def_prop_ro("active_row_count", &LockedMatrix::active_row_count)
         .def_prop_ro("memory_bytes", &LockedMatrix::memory_bytes);
     bind_element_matrix(m);
-    m.def("row_scan", &bind_row_scan, "rows"_a, "messages"_a, "Number of pairs that match, compared one by one: the baseline.");
+    m.def("row_scan", &bind_row_scan, "rows"_a, "messages"_a,
+          "Number of pairs that match, compared one by one: the baseline.");
     m.def("simd_level", [] { return static_cast<int>(simd_best()); }, "0 portable, 1 AVX2, 2 AVX-512.");
 }
 

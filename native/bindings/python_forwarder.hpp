@@ -23,7 +23,9 @@ inline size_t send_some(int socket, std::string_view bytes) {
 class PyForwarder {
 public:
     PyForwarder(size_t read_bytes, const ForwarderOptions& options)
-        : forwarder(options), buffer_bytes_(read_bytes), buffer_(new char[read_bytes]) {}
+        : forwarder(options),
+          buffer_bytes_(read_bytes),
+          buffer_(new char[read_bytes]) {}
 
     // To be called every now and then.
     void check_stalls(int64_t now_ms) {
@@ -105,8 +107,8 @@ public:
             throw UsageError{"E_DELIVER", "as many attempts and tags as messages"};
         for (size_t i = 0; i < messages.size(); ++i) {
             const nb::bytes message = nb::cast<nb::bytes>(messages[i]);
-            forwarder.output_queues().deliver(connection, subscription, nb::cast<uint32_t>(attempts[i]), nb::cast<uint64_t>(tags[i]),
-                                        {message.c_str(), message.size()});
+            forwarder.output_queues().deliver(connection, subscription, nb::cast<uint32_t>(attempts[i]),
+                                              nb::cast<uint64_t>(tags[i]), {message.c_str(), message.size()});
         }
     }
 
@@ -128,7 +130,8 @@ public:
         d["sent_bytes"] = s.sent_bytes;
         d["unmatched"] = s.unmatched;
         d["expired"] = s.expired;
-        for (size_t i = 0; i < drop_reasons.size(); ++i) d[("dropped_" + std::string(drop_reasons[i])).c_str()] = s.dropped[i];
+        for (size_t i = 0; i < drop_reasons.size(); ++i)
+            d[("dropped_" + std::string(drop_reasons[i])).c_str()] = s.dropped[i];
         d["dropped_link"] = s.dropped_link;
         d["pushed_back"] = s.pushed_back;
         d["feeds"] = s.feeds;

@@ -101,7 +101,8 @@ inline Value to_value(nb::handle object) {
     if (PyLong_Check(o)) {
         int overflow = 0;
         const long long number = PyLong_AsLongLongAndOverflow(o, &overflow);
-        if (overflow) throw UsageError{"E_VALUE_RANGE", std::string(nb::str(object).c_str()) + " does not fit in 64 bits"};
+        if (overflow)
+            throw UsageError{"E_VALUE_RANGE", std::string(nb::str(object).c_str()) + " does not fit in 64 bits"};
         return Value::integer(number);
     }
     if (PyFloat_Check(o)) {

@@ -12,7 +12,8 @@ namespace {
 
 // One for all runs, each of which leaves it as it was: making one takes longer than a run.
 Forwarder& shared() {
-    static Forwarder forwarder({.output_bytes_max = 600, .memory_bytes_max = 6000, .login_frame_bytes_max = 300, .stall_ms = 3});
+    static Forwarder forwarder(
+        {.output_bytes_max = 600, .memory_bytes_max = 6000, .login_frame_bytes_max = 300, .stall_ms = 3});
     return forwarder;
 }
 
@@ -36,10 +37,8 @@ struct Run {
     void answer(bool yes) {
         for (const Event& event : forwarder.output_queues().take_events()) {
             if (const auto* check = std::get_if<PublishCheck>(&event)) {
-                if (yes)
-                    forwarder.allow(check->connection, (check->queue ? "queue:" : "topic:") + check->destination);
-                else
-                    forwarder.skip(check->connection);
+                if (yes) forwarder.allow(check->connection, (check->queue ? "queue:" : "topic:") + check->destination);
+                else forwarder.skip(check->connection);
                 forwarder.handled(check->connection, now_ms);
             } else if (const auto* control = std::get_if<ControlFrame>(&event)) {
                 forwarder.handled(control->connection, now_ms);

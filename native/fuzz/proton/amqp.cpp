@@ -30,7 +30,8 @@ uint32_t big_endian(std::string_view bytes) {
 void mend_sizes(std::string& stream) {
     size_t last = std::string::npos;
     const auto end = [&](size_t at) {
-        for (int i = 0; last != std::string::npos && i < 4; ++i) stream[last + i] = static_cast<char>((at - last) >> (24 - 8 * i));
+        for (int i = 0; last != std::string::npos && i < 4; ++i)
+            stream[last + i] = static_cast<char>((at - last) >> (24 - 8 * i));
     };
     for (size_t at = 0; at + 11 <= stream.size(); ++at) {
         const bool starts = stream[at + 4] == 2 && stream[at + 5] == 0 && stream[at + 8] == 0 && stream[at + 9] == 0x53;
@@ -49,7 +50,8 @@ bool log_in(std::string_view& stream) {
     while (!stream.starts_with(amqp_header)) {
         if (stream.size() < 8) return false;
         const size_t size = big_endian(stream), start = size_t{4} * static_cast<uint8_t>(stream[4]);
-        if (stream[5] != 1 || start < 8 || start > size || size > sasl_frame_bytes_max || size > stream.size()) return false;
+        if (stream[5] != 1 || start < 8 || start > size || size > sasl_frame_bytes_max || size > stream.size())
+            return false;
         if (!decode_values(stream.substr(start, size - start), 1)) return false;
         stream.remove_prefix(size);
     }

@@ -23,7 +23,9 @@ inline void look_at(pn_data_t* data, int depth = depth_max) {
         case PN_BINARY: look_at(pn_data_get_binary(data)); break;
         case PN_STRING: look_at(pn_data_get_string(data)); break;
         case PN_SYMBOL: look_at(pn_data_get_symbol(data)); break;
-        case PN_ARRAY: seen = static_cast<uint8_t>(pn_data_get_array(data) + pn_data_get_array_type(data)); [[fallthrough]];
+        case PN_ARRAY:
+            seen = static_cast<uint8_t>(pn_data_get_array(data) + pn_data_get_array_type(data));
+            [[fallthrough]];
         case PN_DESCRIBED:
         case PN_LIST:
         case PN_MAP:

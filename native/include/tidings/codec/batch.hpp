@@ -32,7 +32,8 @@ struct Entry {
     uint8_t type = 0, frame_flags = 0;  // of the frame; 0 where there is none
     uint16_t session = 0;
     size_t offset = 0;          // of the message, or of a control frame's payload, in the buffer
-    std::string_view prefix;    // between frame header and message: receipt number; subscription, count, tag; destinations
+    std::string_view
+        prefix;    // between frame header and message: receipt number; subscription, count, tag; destinations
     std::string_view payload;   // the message's bytes, or a control frame's payload
     MessageView message;        // if status is Message
     CodecError error{};         // if status is Broken; the position counts from `offset`
@@ -51,7 +52,8 @@ public:
     struct Options {
         uint8_t derived = DerivedAll;
         size_t payload_bytes_max = 1 << 20;
-        bool stop_at_control = false;  // a frame that is not a message is then the last entry, so that order can be kept
+        bool stop_at_control =
+            false;  // a frame that is not a message is then the last entry, so that order can be kept
         bool readings = true;          // whether anybody wants to know what untyped texts read as
     };
 
@@ -98,7 +100,8 @@ public:
     void decode_column(std::string_view data, std::span<const uint64_t> ends, const Options& options) {
         clear();
         for (const uint64_t end : ends) {
-            if (end < consumed_ || end > data.size()) throw UsageError{"E_BATCH_ENDS", "ends must ascend within the data"};
+            if (end < consumed_ || end > data.size())
+                throw UsageError{"E_BATCH_ENDS", "ends must ascend within the data"};
             const std::string_view bytes = data.substr(consumed_, end - consumed_);
             Entry& entry = entries_.emplace_back();
             if (bytes.size() <= options.payload_bytes_max) add_message(entry, bytes, consumed_, options);
@@ -123,12 +126,16 @@ public:
     const Entry& operator[](size_t i) const { return entries_[i]; }
     auto begin() const { return entries_.begin(); }
     auto end() const { return entries_.end(); }
-    const Attribute* last_attribute() const { return attributes_.data() + attributes_.size() - 1; }  // unless there is none
+    const Attribute* last_attribute() const {
+        return attributes_.data() + attributes_.size() - 1;
+    }  // unless there is none
     size_t consumed() const { return consumed_; }
     const std::optional<CodecError>& fatal() const { return fatal_; }
 
     // Kept for the next decode.
-    size_t capacity_bytes() const { return entries_.capacity() * sizeof(Entry) + attributes_.capacity() * sizeof(Attribute); }
+    size_t capacity_bytes() const {
+        return entries_.capacity() * sizeof(Entry) + attributes_.capacity() * sizeof(Attribute);
+    }
 
     void clear() {
         entries_.clear();
@@ -193,7 +200,8 @@ private:
     // The arena has stopped growing: now its addresses hold.
     void settle() {
         for (Entry& entry : entries_)
-            if (entry.status == Entry::Status::Message) entry.message.attributes = {attributes_.data() + entry.first, entry.count};
+            if (entry.status == Entry::Status::Message)
+                entry.message.attributes = {attributes_.data() + entry.first, entry.count};
     }
 
     MessageDecoder decoder_;

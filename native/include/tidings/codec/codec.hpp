@@ -98,13 +98,16 @@ inline int64_t id_time_ms(const uint8_t* id) {
     return milliseconds;
 }
 
-inline CodecError too_short(std::string_view bytes) { return {"E_CODEC_TRUNCATED", "shorter than a message can be", bytes.size()}; }
+inline CodecError too_short(std::string_view bytes) {
+    return {"E_CODEC_TRUNCATED", "shorter than a message can be", bytes.size()};
+}
 
 // Header fields that travel as attributes: before all others, in this order.
 enum HeaderField : uint8_t { CorrelationId, JmsType, ReplyTo, Timestamp, Expiration, NoHeaderField };
 
 inline HeaderField header_field(std::string_view name) {
-    static constexpr std::string_view names[] = {"JMSCorrelationID", "JMSType", "JMSReplyTo", "JMSTimestamp", "JMSExpiration"};
+    static constexpr std::string_view names[] = {"JMSCorrelationID", "JMSType", "JMSReplyTo", "JMSTimestamp",
+                                                 "JMSExpiration"};
     for (uint8_t field = 0; field < NoHeaderField; ++field)
         if (name == names[field]) return static_cast<HeaderField>(field);
     return NoHeaderField;
@@ -151,8 +154,8 @@ class MessageDecoder {
 public:
     // Appends the attributes to `attributes`; `view.attributes` holds until that vector grows. Throws CodecError with a
     // position in `bytes`; then it is for the caller to drop the attributes of the broken message.
-    void decode(std::string_view bytes, uint8_t derived, MessageView& view, std::vector<Attribute>& attributes, TextArena& texts,
-                bool readings = true) {
+    void decode(std::string_view bytes, uint8_t derived, MessageView& view, std::vector<Attribute>& attributes,
+                TextArena& texts, bool readings = true) {
         Reader reader(bytes);
         view.bytes = bytes;
         if (bytes.size() < message_header_bytes) throw too_short(bytes);
@@ -294,11 +297,12 @@ private:
             std::string_view text;
             uint64_t hash = hash_name(text);
         };
-        Name topic{"@topic"}, queue{"@queue"}, priority{"JMSPriority"}, mode{"JMSDeliveryMode"}, timestamp{"JMSTimestamp"},
-            id{"JMSMessageID"};
+        Name topic{"@topic"}, queue{"@queue"}, priority{"JMSPriority"}, mode{"JMSDeliveryMode"},
+            timestamp{"JMSTimestamp"}, id{"JMSMessageID"};
     };
 
-    static void derive(const MessageView& view, unsigned derived, std::vector<Attribute>& attributes, TextArena& texts) {
+    static void derive(const MessageView& view, unsigned derived, std::vector<Attribute>& attributes,
+                       TextArena& texts) {
         static const DerivedNames names;
         const auto add = [&](const DerivedNames::Name& name, const Value& value) {
             attributes.emplace_back(Attribute{name.text, value, name.hash, hash_value(value, name.hash)});

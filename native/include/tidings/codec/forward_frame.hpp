@@ -28,7 +28,8 @@ struct ForwardHeader {
         Reader reader(header);
         hops = reader.u8();
         const uint8_t flags = reader.u8();
-        if (flags > 7 || (flags & (Broadcast | BitSet)) == (Broadcast | BitSet)) refuse("E_FORWARD_FLAGS", "flags that mean nothing", 1);
+        if (flags > 7 || (flags & (Broadcast | BitSet)) == (Broadcast | BitSet))
+            refuse("E_FORWARD_FLAGS", "flags that mean nothing", 1);
         broadcast = flags & Broadcast;
         tagged = flags & Tagged;
         tag = tagged ? reader.varint() : 0;

@@ -30,7 +30,8 @@ private:
     void add(size_t first, const Constraint& constraint) {
         const size_t alternatives = conjunctions_.size() - first;
         if (constraint.op == Op::In && !constraint.negated && alternatives * constraint.list.size() <= choices_max) {
-            const std::vector<Conjunction> before(conjunctions_.begin() + static_cast<ptrdiff_t>(first), conjunctions_.end());
+            const std::vector<Conjunction> before(conjunctions_.begin() + static_cast<ptrdiff_t>(first),
+                                                  conjunctions_.end());
             conjunctions_.resize(first);
             for (const Value& value : constraint.list)
                 for (Conjunction conjunction : before) {

@@ -13,9 +13,7 @@
 
 namespace tidings {
 
-enum class Op : uint8_t {
-    Eq = 1, Ne, Lt, Le, Gt, Ge, In, Prefix, Suffix, Contains, Like, Topic, Exists, Missing
-};
+enum class Op : uint8_t { Eq = 1, Ne, Lt, Le, Gt, Ge, In, Prefix, Suffix, Contains, Like, Topic, Exists, Missing };
 
 struct Constraint {
     Op op = Op::Exists;
@@ -93,17 +91,13 @@ namespace detail {
 inline void read_operand(Reader& reader, Constraint& constraint) {
     switch (constraint.op) {
         case Op::Exists:
-        case Op::Missing:
-            return;
-        case Op::In:
-            constraint.list = read_list(reader, true);
-            return;
+        case Op::Missing: return;
+        case Op::In: constraint.list = read_list(reader, true); return;
         case Op::Like:
             constraint.value = read_value(reader, StringOnly);
             constraint.like = std::make_shared<const tidings::Like>(constraint.value.s);
             return;
-        default:
-            constraint.value = read_operand_value(reader, constraint.op < Op::Prefix ? AnyValue : StringOnly);
+        default: constraint.value = read_operand_value(reader, constraint.op < Op::Prefix ? AnyValue : StringOnly);
     }
 }
 
@@ -168,7 +162,11 @@ struct Condition {
     const tidings::Like* like = nullptr;       // LIKE
 
     Condition(Op op, const Value& value) : op(op), value(value) {}  // any but IN and LIKE
-    explicit Condition(const Constraint& whole) : op(whole.op), value(whole.value), list(&whole.list), like(whole.like.get()) {}
+    explicit Condition(const Constraint& whole)
+        : op(whole.op),
+          value(whole.value),
+          list(&whole.list),
+          like(whole.like.get()) {}
 };
 
 inline bool holds(const Condition& condition, const Value& value, Budget& budget);
@@ -203,7 +201,8 @@ inline bool holds_untyped(const Condition& condition, const Value& value, Budget
 
 // True if it holds for this attribute value. No answer if the budget is exhausted.
 inline bool holds(const Condition& condition, const Value& value, Budget& budget) {
-    if (value.type == Type::Text) [[unlikely]] return detail::holds_untyped(condition, value, budget);
+    if (value.type == Type::Text) [[unlikely]]
+        return detail::holds_untyped(condition, value, budget);
     if (value.s.size() >= counted_bytes) [[unlikely]]
         if (!detail::take_long(condition, value.s, budget)) return false;
     const std::string_view operand = condition.value.s;

@@ -65,7 +65,7 @@ public:
     struct Scratch {
         std::vector<uint64_t> carried;  // a bit an element number
         std::vector<uint32_t> numbers;
-        std::vector<uint64_t> marks;    // a bit a router's rank
+        std::vector<uint64_t> marks;  // a bit a router's rank
     };
     void match(const uint64_t* elements, size_t size, Scratch& scratch, std::vector<uint32_t>& out) const {
         scratch.carried.resize(fingerprints_.size() / 64 + 1);
@@ -86,8 +86,9 @@ public:
     void all_routers(std::vector<uint32_t>& out) const { routers_.list_all(out); }
 
     size_t memory_bytes() const {
-        size_t bytes = sizeof *this + fingerprints_.capacity() * 8 + uses_.capacity() * 4 + rows_.capacity() * sizeof(Row) +
-                       element_index_.memory_bytes() + row_index_.memory_bytes() + groups_.capacity() * sizeof(Group);
+        size_t bytes = sizeof *this + fingerprints_.capacity() * 8 + uses_.capacity() * 4 +
+                       rows_.capacity() * sizeof(Row) + element_index_.memory_bytes() + row_index_.memory_bytes() +
+                       groups_.capacity() * sizeof(Group);
         for (const Group& group : groups_) bytes += group.capacity() * sizeof(Candidate);
         for (const Row& row : rows_) bytes += row.elements.capacity() * 4 + row.routers.heap_bytes();
         for (const IdTable& own : slots_) bytes += sizeof own + own.memory_bytes();
@@ -99,15 +100,15 @@ private:
 
     struct Candidate {
         uint32_t row;
-        uint32_t count;         // of the other elements
+        uint32_t count;  // of the other elements
         uint32_t rest[inline_max];  // the first of them
     };
     using Group = std::vector<Candidate>;
 
     struct Row {
         std::vector<uint32_t> elements;  // numbers; the group's comes first
-        RouterList routers;              // slots
-        uint32_t position = 0;           // in the group
+        RouterList routers;  // slots
+        uint32_t position = 0;  // in the group
     };
 
     void visit(const Group& group, Scratch& scratch) const {
@@ -124,7 +125,8 @@ private:
     }
 
     uint32_t find_element(uint64_t fingerprint) const {
-        return element_index_.find(mix64(fingerprint ^ seed_), [&](uint32_t number) { return fingerprints_[number] == fingerprint; });
+        return element_index_.find(mix64(fingerprint ^ seed_),
+                                   [&](uint32_t number) { return fingerprints_[number] == fingerprint; });
     }
 
     uint32_t hold_element(uint64_t fingerprint) {
@@ -216,7 +218,7 @@ private:
 
     uint64_t seed_;
     std::vector<uint64_t> fingerprints_;  // of an element number
-    std::vector<uint32_t> uses_;          // rows that have it
+    std::vector<uint32_t> uses_;  // rows that have it
     std::vector<Group> groups_;
     std::vector<uint32_t> free_elements_;
     IdTable element_index_;

@@ -95,7 +95,8 @@ private:
         }
         begin(Category::Equals, kind);
         const bool whole = value.type != Type::Float ||
-                           (value.d >= -9223372036854775808.0 && value.d < 9223372036854775808.0 && value.d == std::floor(value.d));
+                           (value.d >= -9223372036854775808.0 && value.d < 9223372036854775808.0 &&
+                            value.d == std::floor(value.d));
         const int64_t number = value.type == Type::Float && whole ? static_cast<int64_t>(value.d) : value.i;
         const uint8_t form = whole ? 0 : 1;
         if (value.type == Type::Bool) {
@@ -133,13 +134,15 @@ private:
     }
 
     bool text(std::string_view s) {
-        if (count_ + 2 * s.size() > message_elements_max + 3) return false;  // runs of two and of three: three fewer than this
+        if (count_ + 2 * s.size() > message_elements_max + 3)
+            return false;  // runs of two and of three: three fewer than this
         for (size_t n = 1; n <= std::min(edge_bytes_max, s.size()); ++n) {
             emit_text(Category::Begins, static_cast<uint8_t>(n), s.substr(0, n));
             emit_text(Category::Ends, static_cast<uint8_t>(n), s.substr(s.size() - n));
         }
         for (size_t n = 2; n <= 3; ++n)
-            for (size_t i = 0; i + n <= s.size(); ++i) emit_text(Category::Gram, static_cast<uint8_t>(n), s.substr(i, n));
+            for (size_t i = 0; i + n <= s.size(); ++i)
+                emit_text(Category::Gram, static_cast<uint8_t>(n), s.substr(i, n));
         return true;
     }
 
@@ -166,7 +169,11 @@ inline bool unspoken(std::string_view name) {
 
 class Encoder {
 public:
-    Encoder(uint32_t bits, uint32_t hashes, uint64_t key, Grade grade) : m_(bits), k_(hashes), key_(key), grade_(grade) {
+    Encoder(uint32_t bits, uint32_t hashes, uint64_t key, Grade grade)
+        : m_(bits),
+          k_(hashes),
+          key_(key),
+          grade_(grade) {
         if (bits == 0 || bits % 64 || bits > 1 << 14 || hashes == 0 || hashes > 64)
             throw UsageError{"E_ENCODING_SHAPE", "this number of bits or hashes is not supported"};
     }
@@ -180,7 +187,8 @@ public:
         AttributeEncoder<std::remove_reference_t<Take>> attribute(key_, grade_, take);
         for (const Attribute& one : message.attributes.first(message.wire_count + message.reading_count))
             if ((one.name[0] != 'J' || !unspoken(one.name)) && !attribute.encode(one.name, one.value)) return false;
-        return attribute.encode(message.flags & MessageView::Queue ? "@queue" : "@topic", Value::string(message.destination));
+        return attribute.encode(message.flags & MessageView::Queue ? "@queue" : "@topic",
+                                Value::string(message.destination));
     }
 
     // Sets the bits of an element: 16 bits of hash for each, scaled to M.

@@ -108,9 +108,12 @@ public:
         for (size_t start = 0; start < n; start += SubsetIndex::messages_at_once) {
             const size_t size = std::min<size_t>(SubsetIndex::messages_at_once, n - start);
             std::fill(marks.begin(), marks.end(), 0);
-            index_.match(messages + start * table_.words(), size, [&](size_t message, uint32_t row) {
-                for (uint32_t slot : wanting_[row]) routers_.mark(slot, &marks[message * words]);
-            }, level);
+            index_.match(
+                messages + start * table_.words(), size,
+                [&](size_t message, uint32_t row) {
+                    for (uint32_t slot : wanting_[row]) routers_.mark(slot, &marks[message * words]);
+                },
+                level);
             for (size_t message = 0; message < size; ++message) {
                 routers_.list(&marks[message * words], answers.values);
                 answers.offsets.push_back(answers.values.size());
@@ -125,8 +128,9 @@ public:
         std::vector<std::vector<uint32_t>> found(SubsetIndex::messages_at_once);
         for (size_t start = 0; start < n; start += SubsetIndex::messages_at_once) {
             const size_t size = std::min<size_t>(SubsetIndex::messages_at_once, n - start);
-            index_.match(messages + start * table_.words(), size,
-                        [&](size_t message, uint32_t row) { found[message].push_back(row); }, level);
+            index_.match(
+                messages + start * table_.words(), size,
+                [&](size_t message, uint32_t row) { found[message].push_back(row); }, level);
             for (size_t message = 0; message < size; ++message) {
                 answers.values.insert(answers.values.end(), found[message].begin(), found[message].end());
                 answers.offsets.push_back(answers.values.size());
@@ -144,12 +148,14 @@ public:
         auto append = [&](uint32_t row) { out.insert(out.end(), table_[row], table_[row] + table_.words()); };
         const Antichain& own = slots_[slot];
         if (minimal) own.each_active(append);
-        else for (uint32_t row : own.rows()) append(row);
+        else
+            for (uint32_t row : own.rows()) append(row);
         return out;
     }
 
     size_t memory_bytes() const {
-        size_t bytes = sizeof *this + table_.memory_bytes() + index_.memory_bytes() + wanting_.capacity() * sizeof(RouterList);
+        size_t bytes = sizeof *this + table_.memory_bytes() + index_.memory_bytes() +
+                       wanting_.capacity() * sizeof(RouterList);
         for (const RouterList& list : wanting_) bytes += list.heap_bytes();
         for (const Antichain& own : slots_) bytes += own.memory_bytes();
         return bytes;

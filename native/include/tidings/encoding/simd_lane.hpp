@@ -15,7 +15,7 @@ constexpr uint32_t columns_between_checks = 8;
 
 struct ColumnsPortable {
     static bool match(const uint64_t* columns, const uint64_t* alive, const uint16_t* zeros, uint32_t count,
-                                     uint64_t* hits) {
+                      uint64_t* hits) {
         typedef uint64_t Lane __attribute__((vector_size(column_words * 8)));
         const Lane* lanes = reinterpret_cast<const Lane*>(columns);
         Lane left = *reinterpret_cast<const Lane*>(alive);
@@ -35,7 +35,7 @@ struct ColumnsPortable {
 #if defined(__x86_64__)
 struct ColumnsAvx2 {
     TIDINGS_TARGET_AVX2 static bool match(const uint64_t* columns, const uint64_t* alive, const uint16_t* zeros,
-                                                         uint32_t count, uint64_t* hits) {
+                                          uint32_t count, uint64_t* hits) {
         const __m256i* lanes = reinterpret_cast<const __m256i*>(columns);
         __m256i low = _mm256_load_si256(reinterpret_cast<const __m256i*>(alive));
         __m256i high = _mm256_load_si256(reinterpret_cast<const __m256i*>(alive) + 1);
@@ -59,13 +59,14 @@ struct ColumnsAvx2 {
 };
 
 struct ColumnsAvx512 {
-    TIDINGS_TARGET_AVX512 static bool match(const uint64_t* columns, const uint64_t* alive,
-                                                           const uint16_t* zeros, uint32_t count, uint64_t* hits) {
+    TIDINGS_TARGET_AVX512 static bool match(const uint64_t* columns, const uint64_t* alive, const uint16_t* zeros,
+                                            uint32_t count, uint64_t* hits) {
         __m512i left = _mm512_load_si512(alive);
         uint32_t i = 0;
         for (; i + columns_between_checks <= count; i += columns_between_checks) {
             __m512i dead = _mm512_setzero_si512();
-            for (uint32_t j = 0; j < columns_between_checks; ++j) dead |= _mm512_load_si512(columns + zeros[i + j] * column_words);
+            for (uint32_t j = 0; j < columns_between_checks; ++j)
+                dead |= _mm512_load_si512(columns + zeros[i + j] * column_words);
             left &= ~dead;
             if (_mm512_test_epi64_mask(left, left) == 0) return false;
         }

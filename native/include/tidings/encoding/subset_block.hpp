@@ -45,9 +45,7 @@ public:
                 visit(lane * 64 + static_cast<uint32_t>(std::countr_zero(rest)));
     }
 
-    static constexpr size_t memory_bytes(uint32_t w) {
-        return sizeof(SubsetBlock) + data_words(w) * 8;
-    }
+    static constexpr size_t memory_bytes(uint32_t w) { return sizeof(SubsetBlock) + data_words(w) * 8; }
 
     uint32_t insert(const uint64_t* vector, uint32_t row) {
         uint32_t lane = 0;

@@ -99,9 +99,13 @@ private:
     }
 
     template <class Report>
-    TIDINGS_TARGET_AVX2 void match_avx2(const Batch& batch, Report& report) const { match_body<ColumnsAvx2>(batch, report); }
+    TIDINGS_TARGET_AVX2 void match_avx2(const Batch& batch, Report& report) const {
+        match_body<ColumnsAvx2>(batch, report);
+    }
     template <class Report>
-    TIDINGS_TARGET_AVX512 void match_avx512(const Batch& batch, Report& report) const { match_body<ColumnsAvx512>(batch, report); }
+    TIDINGS_TARGET_AVX512 void match_avx512(const Batch& batch, Report& report) const {
+        match_body<ColumnsAvx512>(batch, report);
+    }
 
     template <class Ops, class Report>
     TIDINGS_INLINE void match_body(const Batch& batch, Report& report) const {
@@ -144,9 +148,9 @@ private:
 
     // The last block whose lower bound is not after v.
     uint32_t place_of(const uint64_t* v) const {
-        const auto after = std::upper_bound(order_.begin() + 1, order_.end(), v, [&](const uint64_t* key, uint32_t block) {
-            return before(key, blocks_[block]->low());
-        });
+        const auto after = std::upper_bound(
+            order_.begin() + 1, order_.end(), v,
+            [&](const uint64_t* key, uint32_t block) { return before(key, blocks_[block]->low()); });
         return static_cast<uint32_t>(after - order_.begin()) - 1;
     }
 
@@ -171,7 +175,8 @@ private:
         SubsetBlock& block = *blocks_[order_[place]];
         std::vector<uint32_t> rows(block.rows, block.rows + SubsetBlock::rows_max);
         const auto middle = rows.begin() + SubsetBlock::rows_max / 2;
-        std::nth_element(rows.begin(), middle, rows.end(), [&](uint32_t a, uint32_t b) { return before(table_[a], table_[b]); });
+        std::nth_element(rows.begin(), middle, rows.end(),
+                         [&](uint32_t a, uint32_t b) { return before(table_[a], table_[b]); });
         for (auto row = middle; row != rows.end(); ++row) block.erase(table_[*row], where_[*row].slot, table_);
         const uint32_t upper = new_block(place + 1);
         std::memcpy(blocks_[upper]->low(), table_[*middle], w_ * 8);

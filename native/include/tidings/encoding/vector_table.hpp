@@ -22,7 +22,8 @@ public:
     const uint64_t* operator[](uint32_t row) const { return &data_[static_cast<size_t>(row) * w_]; }
 
     uint32_t find(const uint64_t* v) const {
-        return table_.find(hash64(v, w_ * 8, seed_), [&](uint32_t row) { return std::memcmp((*this)[row], v, w_ * 8) == 0; });
+        return table_.find(hash64(v, w_ * 8, seed_),
+                           [&](uint32_t row) { return std::memcmp((*this)[row], v, w_ * 8) == 0; });
     }
 
     // The row of the vector, held once more.
@@ -72,8 +73,13 @@ class RouterList {
 public:
     RouterList() = default;
     RouterList(RouterList&& other) noexcept { swap(other); }
-    RouterList& operator=(RouterList&& other) noexcept { swap(other); return *this; }
-    ~RouterList() { if (capacity_ > inline_max) delete[] heap; }
+    RouterList& operator=(RouterList&& other) noexcept {
+        swap(other);
+        return *this;
+    }
+    ~RouterList() {
+        if (capacity_ > inline_max) delete[] heap;
+    }
 
     uint32_t size() const { return count_; }
     const uint32_t* begin() const { return capacity_ > inline_max ? heap : own; }

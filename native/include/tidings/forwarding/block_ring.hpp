@@ -21,7 +21,7 @@ struct MessageBlock {
 };
 
 class BlockRing {
-   public:
+public:
     explicit BlockRing(std::vector<MessageBlock> blocks) : blocks_(std::move(blocks)) {
         if (blocks_.empty()) throw UsageError{"E_RING_EMPTY", "there is no block to send"};
         for (const MessageBlock& block : blocks_)
@@ -34,7 +34,8 @@ class BlockRing {
         int64_t left = messages_max;
         while (busy() || next().messages <= left) {
             const MessageBlock& block = next();
-            const ssize_t taken = ::send(socket, block.bytes.data() + offset_, block.bytes.size() - offset_, MSG_DONTWAIT | MSG_NOSIGNAL);
+            const ssize_t taken = ::send(socket, block.bytes.data() + offset_, block.bytes.size() - offset_,
+                                         MSG_DONTWAIT | MSG_NOSIGNAL);
             if (taken < 0) {
                 if (errno == EINTR) continue;
                 if (errno == EAGAIN || errno == EWOULDBLOCK) break;
@@ -54,7 +55,7 @@ class BlockRing {
     // Of the block that is sent next, or is under way.
     int64_t messages() const { return next().messages; }
 
-   private:
+private:
     const MessageBlock& next() const { return blocks_[at_]; }
 
     std::vector<MessageBlock> blocks_;

@@ -124,8 +124,9 @@ struct Relayed {
     std::string message;
 };
 
-using Event = std::variant<ControlFrame, Published, PublishedToRouters, PublishedToScheme, Transacted, PublishCheck, Acknowledged, CreditGiven,
-                           FrameError, SlowConsumer, MessagesDropped, MemoryShort, OutputRoom, ClockDrift, RemoteMessage, Relayed>;
+using Event = std::variant<ControlFrame, Published, PublishedToRouters, PublishedToScheme, Transacted, PublishCheck,
+                           Acknowledged, CreditGiven, FrameError, SlowConsumer, MessagesDropped, MemoryShort,
+                           OutputRoom, ClockDrift, RemoteMessage, Relayed>;
 
 class Events {
 public:

@@ -110,7 +110,8 @@ public:
             if (connection.reading()) parse_tail(number, connection, now_ms);
         }
         look_ahead(connection, now_ms);
-        if (!out_.partial_frames.hold(connection)) refuse_input(number, connection, {"E_FRAME_MEMORY", "too many large frames at a time", 0});
+        if (!out_.partial_frames.hold(connection))
+            refuse_input(number, connection, {"E_FRAME_MEMORY", "too many large frames at a time", 0});
         return flags(connection);
     }
 
@@ -139,16 +140,18 @@ public:
         }
         uint32_t size = 0;
         if (tail.size() >= frame_header_bytes) std::memcpy(&size, tail.data(), 4);
-        if (tail.size() < frame_header_bytes + size_t{size}) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
+        if (tail.size() < frame_header_bytes + size_t{size})
+            throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
         cut_tail(connection, frame_header_bytes + size_t{size});
     }
 
     // ---- sinks
 
-    uint32_t subscribe(uint32_t number, uint32_t subscription, std::string_view predicate, int64_t credit, Policy policy,
-                       size_t backlog_bytes_max, bool no_local) {
+    uint32_t subscribe(uint32_t number, uint32_t subscription, std::string_view predicate, int64_t credit,
+                       Policy policy, size_t backlog_bytes_max, bool no_local) {
         Connection& connection = out_.at(number);
-        if (connection.direct.contains(subscription)) throw UsageError{"E_SUBSCRIPTION_EXISTS", "the subscription exists"};
+        if (connection.direct.contains(subscription))
+            throw UsageError{"E_SUBSCRIPTION_EXISTS", "the subscription exists"};
         const uint32_t index = out_.next_sink();
         matcher_.add(index, predicate);  // throws if the predicate is malformed: nothing has changed then
         Sink& sink = out_.add_sink(Sink::Kind::Direct);
@@ -158,7 +161,8 @@ public:
         sink.policy = policy;
         sink.backlog_bytes_max = backlog_bytes_max;
         sink.no_local = no_local;
-        if (connection.stomp) sink.label = connection.stomp->label(subscription), sink.version = connection.stomp->version;
+        if (connection.stomp)
+            sink.label = connection.stomp->label(subscription), sink.version = connection.stomp->version;
         connection.direct.emplace(subscription, index);
         return index;
     }
@@ -200,7 +204,8 @@ public:
         matcher_.match(view, matched_);
         out_.stats.by_destination.count(view, matched_.size(), now_ms);
         for (const uint32_t index : matched_)
-            if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publication, now_ms);
+            if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct)
+                out_.deliver_direct(sink, publication, now_ms);
         out_.record_deliveries(publication, {matched_.data(), matched_.size()}, now_ms);
     }
 
@@ -221,8 +226,8 @@ private:
     // output_flag also if there are others to resume.
     unsigned flags(Connection& connection) const {
         connection.blocked = !connection.reading() && !out_.reads_ahead(connection);
-        return (out_.has_output() || out_.has_resumable() ? output_flag : 0u) | (out_.events.empty() ? 0u : events_flag) |
-               (connection.blocked ? blocked_flag : 0u);
+        return (out_.has_output() || out_.has_resumable() ? output_flag : 0u) |
+               (out_.events.empty() ? 0u : events_flag) | (connection.blocked ? blocked_flag : 0u);
     }
 
     void look_ahead(Connection& connection, int64_t now_ms) {
@@ -243,7 +248,8 @@ private:
     void keep(uint32_t number, Connection& connection, std::string_view rest) {
         connection.tail.append(rest);
         out_.hold_bytes(rest.size());
-        if (!out_.prelogin_memory.hold(connection, rest.size())) refuse_input(number, connection, {"E_LOGIN_MEMORY", "too many logins at a time", 0});
+        if (!out_.prelogin_memory.hold(connection, rest.size()))
+            refuse_input(number, connection, {"E_LOGIN_MEMORY", "too many logins at a time", 0});
     }
 
     void refuse_input(uint32_t number, Connection& connection, const CodecError& error) {
@@ -292,8 +298,8 @@ private:
         StompState& state = *connection.stomp;
         state.receipts.begin();
         while (connection.reading()) {
-            const StompInput::Next next =
-                stomp_.gather(data.substr(used), state, connection.frame_bytes_max, connection.logged_in, now_ms);
+            const StompInput::Next next = stomp_.gather(data.substr(used), state, connection.frame_bytes_max,
+                                                        connection.logged_in, now_ms);
             batch_.decode_frames(stomp_.publishes(), decoding(SIZE_MAX, false));
             size_t done = 0;
             for (; done < batch_.size() && connection.reading(); ++done) {
@@ -305,7 +311,8 @@ private:
             if (done < batch_.size()) {  // they will be read again
                 state.searched = 0;
                 for (; done < batch_.size(); ++done)
-                    if (const uint32_t receipt = batch_[done].receipt(); receipt != state.asked) state.receipts.take(receipt);
+                    if (const uint32_t receipt = batch_[done].receipt(); receipt != state.asked)
+                        state.receipts.take(receipt);
                 break;
             }
             if (next == StompInput::Next::Nothing) {
@@ -346,7 +353,8 @@ private:
     }
 
     void handle_control(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        if (connection.logged_in && (handle_credit(number, connection, entry, now_ms) || handle_ack(number, entry))) return;
+        if (connection.logged_in && (handle_credit(number, connection, entry, now_ms) || handle_ack(number, entry)))
+            return;
         connection.waiting = true;
         out_.events.add(ControlFrame{number, entry.type, entry.frame_flags, entry.session, std::string(entry.payload)});
     }
@@ -357,8 +365,7 @@ private:
         const auto [subscription, more] = read_credit(entry.payload.data());
         if (const auto found = connection.direct.find(subscription); found != connection.direct.end())
             out_.credit(found->second, more, now_ms);
-        else
-            out_.events.add(CreditGiven{number, subscription, more});
+        else out_.events.add(CreditGiven{number, subscription, more});
         return true;
     }
 
@@ -372,15 +379,17 @@ private:
         const MessageView& message = entry.message;
         if (connection.checks_destinations && !allowed(connection, message)) {
             connection.waiting = true;
-            out_.events.add(PublishCheck{number, entry.session, entry.receipt(), bool(message.flags & MessageView::Queue),
-                                         std::string(message.destination)});
+            out_.events.add(PublishCheck{number, entry.session, entry.receipt(),
+                                         bool(message.flags & MessageView::Queue), std::string(message.destination)});
             return false;
         }
         ++out_.stats.received;
-        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & perhaps_sent_flag)) watch_clock(number, connection, message, now_ms);
+        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & perhaps_sent_flag))
+            watch_clock(number, connection, message, now_ms);
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python
         // refuses.
-        if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) || message.typed()) {
+        if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
+            message.typed()) {
             out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
             ++out_.stats.expired;
@@ -401,7 +410,8 @@ private:
     }
 
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        const Publication publication{number, 1u + (entry.frame_flags & perhaps_sent_flag), expiration(entry.message), entry.payload};
+        const Publication publication{number, 1u + (entry.frame_flags & perhaps_sent_flag), expiration(entry.message),
+                                      entry.payload};
         if (out_.tracker()) out_.tracker()->published(entry.message.id, now_ms);
         deliver(entry, publication, now_ms);
         out_.stats.count_grade(matched_.size());
@@ -410,7 +420,8 @@ private:
             const bool persistent = entry.message.flags & MessageView::Persistent;
             if (network_->hands_up() && !persistent) return hand_up<PublishedToScheme>(number, entry);
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
-            if (persistent && !routers.empty() && network_->partitions()) return hand_up<PublishedToRouters>(number, entry, routers);
+            if (persistent && !routers.empty() && network_->partitions())
+                return hand_up<PublishedToRouters>(number, entry, routers);
             elsewhere = !routers.empty();
             network_->enter(entry.message, routers, number, now_ms);
         }
@@ -438,8 +449,8 @@ private:
     // For Python, which brings it to mailboxes here, and to other brokers as the kind says.
     template <typename Kind, typename... Routers>
     void hand_up(uint32_t number, const Entry& entry, const Routers&... routers) {
-        out_.events.add(Kind{number, entry.receipt(), bool(entry.frame_flags & perhaps_sent_flag), expiration(entry.message), std::string(entry.payload),
-                             mailboxes_, routers...});
+        out_.events.add(Kind{number, entry.receipt(), bool(entry.frame_flags & perhaps_sent_flag),
+                             expiration(entry.message), std::string(entry.payload), mailboxes_, routers...});
     }
 
     // From another broker: pass it on, deliver it here, or both. Persistent ones are Python's, which stores them first.

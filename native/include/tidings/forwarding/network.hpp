@@ -48,7 +48,9 @@ struct NetworkStats {
 class Network {
 public:
     Network(const NetworkOptions& options, Interests interests, OutputQueues& out)
-        : interests(std::move(interests)), options_(options), out_(out) {}
+        : interests(std::move(interests)),
+          options_(options),
+          out_(out) {}
 
     // ---- tables
 
@@ -103,8 +105,8 @@ public:
     }
 
     // One copy of a persistent message to a neighbour that must acknowledge it. False: no link, or no room in it.
-    bool relay(uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag, std::string_view message,
-               int64_t now_ms) {
+    bool relay(uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag,
+               std::string_view message, int64_t now_ms) {
         const auto found = links_.find(neighbour);
         if (found == links_.end() || out_.sink_at(found->second).full()) return false;
         header_.hops = hops;
@@ -175,22 +177,23 @@ private:
     }
 
     // To these neighbours, except where it came from.
-    void spread(const MessageView& message, const std::vector<uint32_t>& neighbours, const Source& source, uint32_t except,
-                uint32_t publisher, int64_t now_ms) {
+    void spread(const MessageView& message, const std::vector<uint32_t>& neighbours, const Source& source,
+                uint32_t except, uint32_t publisher, int64_t now_ms) {
         broadcast_header(source);
         for (const uint32_t neighbour : neighbours)
-            if (neighbour != except && links_.contains(neighbour))
-                send(neighbour, message.bytes, publisher, now_ms);
+            if (neighbour != except && links_.contains(neighbour)) send(neighbour, message.bytes, publisher, now_ms);
     }
 
-    void spread_everywhere(const MessageView& message, const Source& source, uint32_t except, uint32_t publisher, int64_t now_ms) {
+    void spread_everywhere(const MessageView& message, const Source& source, uint32_t except, uint32_t publisher,
+                           int64_t now_ms) {
         broadcast_header(source);
         for (const auto& [neighbour, sink] : links_)
             if (neighbour != except) send(neighbour, message.bytes, publisher, now_ms);
     }
 
     // Dynamic receiver partitioning: one copy for each next hop, with the destinations that lie behind it.
-    void divide(const MessageView& message, const std::vector<uint32_t>& routers, uint8_t hops, uint32_t publisher, int64_t now_ms) {
+    void divide(const MessageView& message, const std::vector<uint32_t>& routers, uint8_t hops, uint32_t publisher,
+                int64_t now_ms) {
         parts_.clear();
         for (const uint32_t router : routers) {
             const auto way = next_hops_.find(router);
@@ -222,7 +225,9 @@ private:
 
     static constexpr size_t recent_ids_least = 1 << 16;
 
-    static std::string_view bytes_of(const uint8_t* id) { return {reinterpret_cast<const char*>(id), RecentIds::id_bytes}; }
+    static std::string_view bytes_of(const uint8_t* id) {
+        return {reinterpret_cast<const char*>(id), RecentIds::id_bytes};
+    }
 
     const NetworkOptions options_;
     OutputQueues& out_;

@@ -36,7 +36,9 @@ public:
     }
 
     char* begin() { return block_.get() + start_; }
-    std::string_view front(size_t bytes_max = SIZE_MAX) const { return {block_.get() + start_, std::min(bytes_max, size())}; }
+    std::string_view front(size_t bytes_max = SIZE_MAX) const {
+        return {block_.get() + start_, std::min(bytes_max, size())};
+    }
 
     void drop(size_t bytes) {
         most_ = std::max(most_, end_);

@@ -26,7 +26,8 @@ namespace tidings {
 class OutputQueues {
 public:
     static constexpr uint32_t nobody = UINT32_MAX;
-    static constexpr size_t answers_bytes_max = 64 << 10;  // of output above its limit before its client must read first
+    static constexpr size_t answers_bytes_max = 64
+                                                << 10;  // of output above its limit before its client must read first
 
     explicit OutputQueues(const ForwarderOptions& options) : options(options) {}
 
@@ -64,7 +65,8 @@ public:
     }
 
     Sink& sink_at(uint32_t index) {
-        if (index >= sinks_.size() || sinks_[index].kind == Sink::Kind::Free) throw UsageError{"E_NO_SINK", "no such sink"};
+        if (index >= sinks_.size() || sinks_[index].kind == Sink::Kind::Free)
+            throw UsageError{"E_NO_SINK", "no such sink"};
         return sinks_[index];
     }
 
@@ -82,14 +84,14 @@ public:
     // ---- sinks
 
     // The number the next sink will have.
-    uint32_t next_sink() const { return free_sinks_.empty() ? static_cast<uint32_t>(sinks_.size()) : free_sinks_.back(); }
+    uint32_t next_sink() const {
+        return free_sinks_.empty() ? static_cast<uint32_t>(sinks_.size()) : free_sinks_.back();
+    }
 
     Sink& add_sink(Sink::Kind kind) {
         const uint32_t index = next_sink();
-        if (free_sinks_.empty())
-            sinks_.emplace_back();
-        else
-            free_sinks_.pop_back();
+        if (free_sinks_.empty()) sinks_.emplace_back();
+        else free_sinks_.pop_back();
         sinks_[index].kind = kind;
         recorder_.forget();
         return sinks_[index];
@@ -155,19 +157,22 @@ public:
         } else {
             std::string frame(prepare(sink.label, sink.version, sink.number, one), '\0');
             write(frame.data(), sink.label, sink.number, one);
-            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)}, now_ms);
+            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)},
+                            now_ms);
             recorder_.miss(sink);
         }
     }
 
     // After all direct deliveries of a message that has matched these sinks.
     void record_deliveries(const Publication& one, std::span<const uint32_t> matched, int64_t now_ms) {
-        recorder_.record(id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
-                      [&](const Sink& sink) { return connections_[sink.connection].subscriber; });
+        recorder_.record(
+            id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
+            [&](const Sink& sink) { return connections_[sink.connection].subscriber; });
     }
 
     // A frame of two parts for the link's peer.
-    void deliver_link(Sink& sink, uint32_t publisher, uint8_t type, std::string_view head, std::string_view message, int64_t now_ms) {
+    void deliver_link(Sink& sink, uint32_t publisher, uint8_t type, std::string_view head, std::string_view message,
+                      int64_t now_ms) {
         Connection& connection = connections_[sink.connection];
         const size_t bytes = frame_header_bytes + head.size() + message.size();
         if (!sink.queued && connection.output.size() < connection.output_bytes_max) {
@@ -278,8 +283,11 @@ public:
     // True if a connection that is not parsed is read all the same, for the credit of its own subscriptions
     // (read_ahead.hpp).
     bool reads_ahead(const Connection& connection) const {
-        if (connection.broken || connection.waiting || connection.choked || connection.stomp || connection.ahead.ended()) return false;
-        if (connection.tail.size() >= options.memory_bytes_max / 16 || held_bytes() > options.memory_bytes_max) return false;
+        if (connection.broken || connection.waiting || connection.choked || connection.stomp ||
+            connection.ahead.ended())
+            return false;
+        if (connection.tail.size() >= options.memory_bytes_max / 16 || held_bytes() > options.memory_bytes_max)
+            return false;
         return std::ranges::any_of(connection.backlogged, [&](uint32_t index) { return sinks_[index].starving(); });
     }
 
@@ -308,7 +316,8 @@ public:
             if (connection.output.empty() && connection.writable) connection.moved_ms = now_ms;
         });
         if (!memory_waiters_.empty()) make_room(now_ms);
-        notices_.send([&](uint32_t index) -> Sink& { return sinks_[index]; }, [&](uint32_t number) -> Connection& { return connections_[number]; }, events);
+        notices_.send([&](uint32_t index) -> Sink& { return sinks_[index]; },
+                      [&](uint32_t number) -> Connection& { return connections_[number]; }, events);
     }
 
     // ---- memory
@@ -332,7 +341,8 @@ public:
     }
 
     void maybe_resumable(const Connection& connection) {
-        if (connection.pushed_back == 0 && !connection.held && !connection.choked) resumable_.push_back(connection.number);
+        if (connection.pushed_back == 0 && !connection.held && !connection.choked)
+            resumable_.push_back(connection.number);
     }
 
     const ForwarderOptions options;
@@ -353,7 +363,8 @@ private:
         stomp_.write(place);
     }
 
-    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting, int64_t now_ms) {
+    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting,
+                         int64_t now_ms) {
         if (sink.full() && !make_way(sink, publisher)) return;
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
         if (!sink.queued) {
@@ -383,9 +394,7 @@ private:
             case Policy::Disconnect:
                 if (!std::exchange(sink.leaving, true)) events.add(SlowConsumer{sink.connection, sink.number});
                 [[fallthrough]];
-            default:
-                dropped(sink, DropReason::Newest);
-                return false;
+            default: dropped(sink, DropReason::Newest); return false;
         }
     }
 
@@ -494,7 +503,7 @@ private:
     ConnectionTable connections_;
     std::deque<Sink> sinks_;
     std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
-    size_t held_bytes_ = 0;   // of output, backlogs and input
+    size_t held_bytes_ = 0;  // of output, backlogs and input
     size_t fresh_bytes_ = 0;
     StompRenderer stomp_;
     DeliveryRecorder recorder_;

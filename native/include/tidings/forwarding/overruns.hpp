@@ -47,7 +47,8 @@ private:
     bool give_up(std::vector<GivenUp>& remembered, uint32_t number) {
         ++count_;
         const auto at = std::ranges::lower_bound(remembered, number, {}, &GivenUp::number);
-        if (at != remembered.end() && at->number == number) at->times += std::exchange(at->message, budget_.message()) != budget_.message();
+        if (at != remembered.end() && at->number == number)
+            at->times += std::exchange(at->message, budget_.message()) != budget_.message();
         else if (remembered.size() < remembered_max) remembered.insert(at, {number, 1, budget_.message()});
         return in_doubt;
     }

@@ -19,7 +19,9 @@ public:
     }
 
     // Some of its input was used.
-    void shrink(Connection& connection) { count(connection, std::min(connection.partial_bytes, connection.tail.size())); }
+    void shrink(Connection& connection) {
+        count(connection, std::min(connection.partial_bytes, connection.tail.size()));
+    }
 
     void end(Connection& connection) { count(connection, 0); }
 

@@ -30,7 +30,9 @@ struct alignas(64) Sink {
         std::string frame;
         int64_t expires_ms;
         std::array<uint8_t, 16> id{};  // of the message; nothing for links
-        Waiting(std::string bytes, int64_t expires, const uint8_t* message_id = nullptr) : frame(std::move(bytes)), expires_ms(expires) {
+        Waiting(std::string bytes, int64_t expires, const uint8_t* message_id = nullptr)
+            : frame(std::move(bytes)),
+              expires_ms(expires) {
             if (message_id) std::copy_n(message_id, id.size(), id.begin());
         }
         size_t bytes() const { return frame.size() + waiting_bytes; }

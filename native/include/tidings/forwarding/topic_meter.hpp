@@ -11,7 +11,8 @@ namespace tidings {
 
 class TopicMeter {
 public:
-    static constexpr size_t topics_max = 1000;  // publishers choose the names: those that come later are one entry, `others`
+    static constexpr size_t topics_max =
+        1000;  // publishers choose the names: those that come later are one entry, `others`
     static constexpr int64_t watch_ms = 10'000;
 
     struct Counts {

@@ -124,8 +124,9 @@ private:
     // The last chunk that begins at or before the entry.
     size_t chunk_for(const Entry& entry) const {
         if (chunks_.size() == 1) return 0;  // it may still be empty
-        const auto after = std::upper_bound(chunks_.begin(), chunks_.end(), entry,
-                                            [](const Entry& e, const std::unique_ptr<Chunk>& chunk) { return e < chunk->at(0); });
+        const auto after = std::upper_bound(
+            chunks_.begin(), chunks_.end(), entry,
+            [](const Entry& e, const std::unique_ptr<Chunk>& chunk) { return e < chunk->at(0); });
         return after == chunks_.begin() ? 0 : static_cast<size_t>(after - chunks_.begin()) - 1;
     }
 

@@ -41,7 +41,8 @@ public:
         if (used_ || left_ != start_) refill();
     }
     void begin_filter() {
-        if (left_ != start_) [[unlikely]] begin_next();
+        if (left_ != start_) [[unlikely]]
+            begin_next();
     }
     void begin_shared() {
         settle();
@@ -93,11 +94,11 @@ private:
     }
 
     int64_t steps_ = 0, pool_ = 0, shared_pool_ = 0;
-    int64_t free_ = 0;              // what filters may still take in all without the pool
+    int64_t free_ = 0;  // what filters may still take in all without the pool
     int64_t start_ = 0, left_ = 0;  // what this filter may take, its own and the pool, and what is left of that
-    uint64_t taken_ = 0;            // by those before
+    uint64_t taken_ = 0;  // by those before
     uint64_t message_ = 0;
-    bool used_ = false;             // whether any of this message's filters before took something
+    bool used_ = false;  // whether any of this message's filters before took something
 };
 
 }  // namespace tidings

@@ -68,7 +68,7 @@ struct Interned {
     Value value;  // its text is owned by the table
     uint32_t attribute = none, references = 0;
     uint32_t line = none, bound = 0;  // of bounds
-    uint32_t next = none;             // the next pattern with the same access key
+    uint32_t next = none;  // the next pattern with the same access key
     Op op = Op::Exists;
     bool negated = false;
     Form form = Form::Direct;
@@ -125,10 +125,10 @@ struct AttributeRecord {
     uint64_t hash = 0;
     uint32_t references = 0;
     uint32_t listed = 0, patterns = 0;  // constraints of that form, and patterns among them
-    uint32_t presence = none;           // the number of its EXISTS, if that is in use
+    uint32_t presence = none;  // the number of its EXISTS, if that is in use
     std::array<uint32_t, 4> lines{none, none, none, none};  // by kind
     std::unique_ptr<PatternKeys> keys;  // once there is a pattern
-    uint32_t keyless = none;            // first pattern without an access key
+    uint32_t keyless = none;  // first pattern without an access key
     uint32_t first_block = none, blocks = 0;
 };
 
@@ -173,8 +173,9 @@ public:
     uint32_t intern(const Constraint& constraint, bool& is_new) {
         const uint64_t name_hash = hash_name(constraint.name), hash = hash_of(constraint, name_hash);
         const uint32_t known = find_attribute(constraint.name, name_hash);
-        const uint32_t found =
-            known == none ? none : index_.find(hash, [&](uint32_t number) { return same(constraints_[number], known, constraint); });
+        const uint32_t found = known == none ? none : index_.find(hash, [&](uint32_t number) {
+            return same(constraints_[number], known, constraint);
+        });
         is_new = found == none;
         if (!is_new) return found;
         const uint32_t number = constraints_.take();
@@ -244,11 +245,13 @@ public:
     uint8_t derived() const { return derived_.mask(); }
 
     size_t bytes() const {
-        size_t sum = constraints_.bytes() + index_.bytes() + attributes_.bytes() + names_.bytes() + lines_.bytes() + text_bytes_;
+        size_t sum = constraints_.bytes() + index_.bytes() + attributes_.bytes() + names_.bytes() + lines_.bytes() +
+                     text_bytes_;
         for (uint32_t i = 0; i < constraints_.end(); ++i) {
             const Interned& one = constraints_[i];
             if (one.lists) sum += one.lists->bytes();
-            if (one.held) sum += sizeof(Held) + one.held->bytes.capacity() + one.held->constraint.list.size() * sizeof(Value);
+            if (one.held)
+                sum += sizeof(Held) + one.held->bytes.capacity() + one.held->constraint.list.size() * sizeof(Value);
         }
         return sum;
     }
@@ -270,7 +273,8 @@ private:
     static bool reads_texts(const Interned& one) {
         const auto read = [](const Value& value) { return value.kind() == Kind::Bool || value.kind() == Kind::Number; };
         if (one.form == Form::Direct) return false;
-        return one.op == Op::In ? std::ranges::any_of(one.held->constraint.list, read) : one.op < Op::In && read(one.value);
+        return one.op == Op::In ? std::ranges::any_of(one.held->constraint.list, read)
+                                : one.op < Op::In && read(one.value);
     }
 
     static Form form(const Constraint& constraint) {
@@ -298,7 +302,8 @@ private:
         return hash_of(one.op, one.negated, one.value, keeps_bytes(one.op) ? one.bytes : std::string_view(), name_hash);
     }
     uint64_t hash_of(const Interned& one) const {
-        return hash_of(one.op, one.negated, one.value, one.held ? std::string_view(one.held->bytes) : std::string_view(),
+        return hash_of(one.op, one.negated, one.value,
+                       one.held ? std::string_view(one.held->bytes) : std::string_view(),
                        attributes_[one.attribute].hash);
     }
 

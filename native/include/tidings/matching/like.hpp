@@ -26,13 +26,14 @@ namespace tidings {
 
 inline constexpr size_t no_hit = static_cast<size_t>(-1);
 
-inline constexpr size_t search_bytes = 1 << 14;   // between two looks at the budget
-inline constexpr uint64_t search_steps = 4;       // for a byte, with texts and needles made to be slow; mostly it takes less
+inline constexpr size_t search_bytes = 1 << 14;  // between two looks at the budget
+inline constexpr uint64_t search_steps = 4;  // for a byte, with texts and needles made to be slow; mostly it takes less
 
 namespace detail {
 
 // In pieces, between which the budget is looked at.
-[[gnu::noinline]] inline size_t find_in_long(std::string_view text, std::string_view needle, size_t start, size_t end, Budget& budget) {
+[[gnu::noinline]] inline size_t find_in_long(std::string_view text, std::string_view needle, size_t start, size_t end,
+                                             Budget& budget) {
     const size_t stride = std::max(search_bytes, 4 * needle.size());
     while (end - start >= needle.size()) {
         const size_t bytes = std::min(end - start, stride + needle.size() - 1);
@@ -50,11 +51,13 @@ namespace detail {
 // Leftmost hit of `needle` in text[start, end), in linear time whatever the two are; no_hit if the budget is exhausted.
 inline size_t find_text(std::string_view text, std::string_view needle, size_t start, size_t end, Budget& budget) {
     if (needle.empty()) return start;
-    if (end - start > search_bytes) [[unlikely]] return detail::find_in_long(text, needle, start, end, budget);
+    if (end - start > search_bytes) [[unlikely]]
+        return detail::find_in_long(text, needle, start, end, budget);
     if (end - start < needle.size()) return no_hit;
     const char* const first = text.data() + start;
     const auto* const hit = static_cast<const char*>(::memmem(first, end - start, needle.data(), needle.size()));
-    if (!budget.take(needle.size() + search_steps * (hit ? static_cast<size_t>(hit - first) : end - start)) || !hit) return no_hit;
+    if (!budget.take(needle.size() + search_steps * (hit ? static_cast<size_t>(hit - first) : end - start)) || !hit)
+        return no_hit;
     return static_cast<size_t>(hit - text.data());
 }
 
@@ -67,7 +70,9 @@ class LikeTable {
 public:
     static constexpr uint32_t any = 0xFFFFFFFF;
 
-    explicit LikeTable(const std::vector<uint32_t>& elements) : wild_((elements.size() + 63) / 64), size_(elements.size()) {
+    explicit LikeTable(const std::vector<uint32_t>& elements)
+        : wild_((elements.size() + 63) / 64),
+          size_(elements.size()) {
         std::map<uint32_t, std::vector<Word>> accepting;
         for (size_t i = 0; i < elements.size(); ++i) {
             const uint64_t bit = 1ull << (i % 64);
@@ -171,7 +176,7 @@ private:
 
     std::array<uint8_t, 128> ascii_;  // places among points_
     std::vector<uint32_t> points_;  // the characters, sorted; points_[i] is accepted by the elements in
-    std::vector<size_t> firsts_;    // words_[firsts_[i]] to words_[firsts_[i + 1] - 1]
+    std::vector<size_t> firsts_;  // words_[firsts_[i]] to words_[firsts_[i + 1] - 1]
     std::vector<Word> words_;
     std::vector<uint64_t> wild_;
     size_t size_;
@@ -180,10 +185,8 @@ private:
 class LikeRun {
 public:
     void add(std::string_view character) {
-        if (elements_.empty())
-            literal_ += character;
-        else
-            elements_.push_back(utf8_decode(character.data(), character.size()));
+        if (elements_.empty()) literal_ += character;
+        else elements_.push_back(utf8_decode(character.data(), character.size()));
     }
 
     // The first `_` turns a plain run into a row of elements.
@@ -242,7 +245,7 @@ public:
     size_t words() const { return table_ ? table_->words() : 0; }
 
 private:
-    std::string literal_;             // of a plain run
+    std::string literal_;  // of a plain run
     std::vector<uint32_t> elements_;  // of one with `_`: code points, or any
     std::unique_ptr<const LikeTable> table_;
 };

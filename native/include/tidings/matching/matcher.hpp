@@ -91,8 +91,8 @@ public:
         index_.budget.set_steps(steps);
         index_.overruns.in_doubt = in_doubt;
     }
-    uint64_t steps() const { return index_.budget.taken(); }          // in all
-    uint64_t overruns() const { return index_.overruns.count(); }     // filters given up, each once a message
+    uint64_t steps() const { return index_.budget.taken(); }  // in all
+    uint64_t overruns() const { return index_.overruns.count(); }  // filters given up, each once a message
     // Ids concerned since the last call, and for how many messages; looks through all.
     std::vector<std::pair<uint32_t, uint64_t>> take_overruns() { return index_.take_overruns(); }
     size_t bytes() const {
@@ -121,7 +121,8 @@ private:
         fit(high_, index_.table.line_end(), position_high);
         fit(present_, index_.table.attribute_end(), static_cast<const Value*>(nullptr));
         low_[0] = high_[0] = position_low;
-        if (index_.subscribers.has_aliases()) fit(seen_, (SubscriberTable::direct_ids + index_.subscribers.alias_end()) / 64 + 1, uint64_t{0});
+        if (index_.subscribers.has_aliases())
+            fit(seen_, (SubscriberTable::direct_ids + index_.subscribers.alias_end()) / 64 + 1, uint64_t{0});
     }
 
     // If memory runs out inside a message, its partial results must not reach the next.
@@ -166,8 +167,9 @@ private:
         }
         emit_alone();
         check_candidates();
-        index_.pairs.find_pairs(counts_.equalities, [this](size_t i) { return met_[i].equality; },
-                                [this](const Candidate* first, const Candidate* last) { check(first, last); });
+        index_.pairs.find_pairs(
+            counts_.equalities, [this](size_t i) { return met_[i].equality; },
+            [this](const Candidate* first, const Candidate* last) { check(first, last); });
         emit_gathered(gathered_);
         match_bounds();
         if (message.reading_count && index_.table.mixed()) drop_doubles(start);
@@ -204,8 +206,10 @@ private:
                 block = index_.blocks.make(number, attribute, key);
                 if (!block) meet_unknown(number, attribute, counts);
             }
-            if (block) [[likely]] meet_block(*block, attribute, counts);
-            if (message.reading_count && message.is_reading(i)) --counts.attributes;  // the text itself is there already
+            if (block) [[likely]]
+                meet_block(*block, attribute, counts);
+            if (message.reading_count && message.is_reading(i))
+                --counts.attributes;  // the text itself is there already
         }
         counts_ = counts;
         if (index_.table.presences()) meet_presences();
@@ -224,7 +228,8 @@ private:
         met[counts.equalities].equality = block.equality;
         counts.equalities += block.equality != none;
         meet_line(payload.line, payload.position, payload.bounds_copied, counts);
-        for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
+        for (uint32_t i = 0; i < payload.long_lists; ++i)
+            lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
     }
 
     // A value that satisfies nothing listed.
@@ -258,7 +263,8 @@ private:
     }
 
     void reset(size_t start) {
-        for (size_t i = 0; i < counts_.lines; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
+        for (size_t i = 0; i < counts_.lines; ++i)
+            low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
         if (present_known_)
             for (size_t i = 0; i < counts_.attributes; ++i) present_[met_[i].attribute] = nullptr;
         present_known_ = false;
@@ -280,7 +286,8 @@ private:
         out_.swap(ids);
     }
     void need(size_t more) {
-        if (count_ + more > UINT32_MAX) throw UsageError{"E_MATCHER_LIMIT", "a batch has more matches than can be counted"};
+        if (count_ + more > UINT32_MAX)
+            throw UsageError{"E_MATCHER_LIMIT", "a batch has more matches than can be counted"};
         out_.reserve(count_ + more);
     }
 
@@ -325,7 +332,8 @@ private:
         for (size_t i = 0; i < count; i += Payload::words_step)
             std::memcpy(found_.data() + gathered_ + i, tokens + i, Payload::words_step * sizeof(uint32_t));
         gathered_ += count;
-        if (gathered_ == found_max) [[unlikely]] emit_gathered(gathered_);
+        if (gathered_ == found_max) [[unlikely]]
+            emit_gathered(gathered_);
     }
     void emit_gathered(size_t count) {
         gathered_ = 0;
@@ -390,7 +398,8 @@ private:
         for (; first != last; ++first) {
             found_[count] = first->token;
             count += holds(*first);
-            if (count == found_max) [[unlikely]] emit_gathered(count), count = 0;
+            if (count == found_max) [[unlikely]]
+                emit_gathered(count), count = 0;
         }
         gathered_ = count;
     }

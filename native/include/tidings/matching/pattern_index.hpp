@@ -23,7 +23,10 @@ namespace tidings {
 
 class PatternIndex {
 public:
-    PatternIndex(ConstraintTable& table, Budget& budget, Overruns& overruns) : table_(table), budget_(budget), overruns_(overruns) {}
+    PatternIndex(ConstraintTable& table, Budget& budget, Overruns& overruns)
+        : table_(table),
+          budget_(budget),
+          overruns_(overruns) {}
 
     void add(uint32_t number) {
         Interned& one = table_[number];
@@ -81,7 +84,8 @@ public:
             value.s.size() < long_bytes ? verify_all(value, found) : verify_in_order(value, found);
         }
         for (uint32_t i = find_member(attribute_number, value, hash); i != none; i = members_[i].next)
-            if (std::find(found.begin() + static_cast<ptrdiff_t>(start), found.end(), members_[i].number) == found.end())
+            if (std::find(found.begin() + static_cast<ptrdiff_t>(start), found.end(), members_[i].number) ==
+                found.end())
                 found.push_back(members_[i].number);
     }
 
@@ -112,11 +116,13 @@ private:
         const std::string_view text = one.value.s;
         switch (one.op) {
             case Op::Prefix: return {prefix, text.substr(0, end_bytes_max)};
-            case Op::Suffix: return {suffix, text.size() > end_bytes_max ? text.substr(text.size() - end_bytes_max) : text};
+            case Op::Suffix:
+                return {suffix, text.size() > end_bytes_max ? text.substr(text.size() - end_bytes_max) : text};
             case Op::Contains: return {inside, text.substr(0, inside_bytes_max)};
             case Op::Topic: {
                 size_t end = 0;  // after the last dot before the first wildcard
-                for (size_t start = 0; text[start] != '*' && text[start] != '>';) end = start = text.find('.', start) + 1;
+                for (size_t start = 0; text[start] != '*' && text[start] != '>';)
+                    end = start = text.find('.', start) + 1;
                 return end ? Key{prefix, text.substr(0, std::min(end, end_bytes_max))} : Key{keyless, {}};
             }
             default: return like_key(*one.held);
@@ -141,7 +147,8 @@ private:
             start = end + (end < pattern.size() && pattern[end] == '\\' ? 2 : 1);
         }
         held.key_is_head = !longest.empty() && head.size() >= std::min<size_t>(longest.size(), 3);
-        const std::string_view key = held.key_is_head ? head.substr(0, end_bytes_max) : longest.substr(0, inside_bytes_max);
+        const std::string_view key = held.key_is_head ? head.substr(0, end_bytes_max)
+                                                      : longest.substr(0, inside_bytes_max);
         held.key_start = key.empty() ? 0 : static_cast<uint32_t>(key.data() - pattern.data());
         held.key_bytes = static_cast<uint32_t>(key.size());
     }
@@ -223,7 +230,8 @@ private:
             size_t probes = 0;
             for (; at < stop; ++at) {
                 uint64_t word;
-                if (at < wide_end) [[likely]] std::memcpy(&word, text.data() + at, 8);
+                if (at < wide_end) [[likely]]
+                    std::memcpy(&word, text.data() + at, 8);
                 else word = word_of(text.substr(at, length));
                 word &= cut;
                 if (!sieve.may_have(word)) continue;
@@ -271,7 +279,8 @@ private:
     static uint64_t words(const Interned& one) { return one.op == Op::Like ? one.held->constraint.like->words() : 0; }
 
     static bool proven(const Interned& one) {
-        return one.op == Op::Contains ? one.value.s.size() <= inside_bytes_max : one.op <= Op::Suffix && one.value.s.size() <= end_bytes_max;
+        return one.op == Op::Contains ? one.value.s.size() <= inside_bytes_max
+                                      : one.op <= Op::Suffix && one.value.s.size() <= end_bytes_max;
     }
 
     void verify(uint32_t number, const Value& value, std::vector<uint32_t>& found) {

@@ -21,7 +21,8 @@ namespace tidings {
 class RangeGroups {
 public:
     struct Interval {
-        uint32_t line, low, high;  // positions, both admitted; if none is, low is position_high and high is position_low
+        uint32_t line, low,
+            high;  // positions, both admitted; if none is, low is position_high and high is position_low
     };
     static uint64_t line_bit(uint32_t line) { return 1ull << (line & 63); }
     static constexpr uint32_t check_rest = 1u << 31;  // in a row's number: it has constraints besides bounds
@@ -205,7 +206,8 @@ private:
     bool touches(const Chunk& chunk, uint32_t i) const {
         for (size_t line = 0; line < chunk.lines; ++line) {
             const uint32_t at = positions_[line];
-            if (!exact_position(at) && (chunk.column(2 * line)[i] == at || chunk.column(2 * line + 1)[i] == at)) return true;
+            if (!exact_position(at) && (chunk.column(2 * line)[i] == at || chunk.column(2 * line + 1)[i] == at))
+                return true;
         }
         return false;
     }
@@ -215,7 +217,8 @@ private:
         const uint32_t count = std::min<uint32_t>(64, chunk.capacity - start);
         uint64_t mask = ~0ull;
         for (size_t line = 0; line < chunk.lines && mask; ++line) {
-            const uint32_t *low = chunk.column(2 * line) + start, *high = chunk.column(2 * line + 1) + start, at = positions_[line];
+            const uint32_t *low = chunk.column(2 * line) + start, *high = chunk.column(2 * line + 1) + start,
+                           at = positions_[line];
             uint64_t here = 0;
             for (uint32_t i = 0; i < count; ++i) here |= uint64_t{low[i] <= at && at <= high[i]} << i;
             mask &= here;

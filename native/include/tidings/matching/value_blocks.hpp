@@ -30,12 +30,14 @@ struct Payload {
     uint32_t line = 0, position = position_low;  // the value's place; without a line, on line 0, which has no bounds
     uint32_t satisfied = 0, plain = 0, marked = 0, long_lists = 0, candidates = 0;
     uint32_t text_bytes : 31 = 0;
-    uint32_t bounds_copied : 1 = 0;         // the subscribers of lone bounds are among those below
+    uint32_t bounds_copied : 1 = 0;  // the subscribers of lone bounds are among those below
     uint32_t next = none, previous = none;  // blocks of the same attribute
-    uint64_t hash = 0;                      // of name and value
+    uint64_t hash = 0;  // of name and value
 
     const uint32_t* satisfied_data() const { return reinterpret_cast<const uint32_t*>(this + 1); }
-    const uint32_t* satisfied_end() const { return satisfied_data() + (satisfied + satisfied_step - 1) / satisfied_step * satisfied_step; }
+    const uint32_t* satisfied_end() const {
+        return satisfied_data() + (satisfied + satisfied_step - 1) / satisfied_step * satisfied_step;
+    }
     const uint32_t* plain_data() const { return satisfied_end(); }
     const uint32_t* marked_data() const { return plain_data() + plain; }
     const uint32_t* long_data() const { return marked_data() + marked; }
@@ -142,14 +144,19 @@ class ValueBlocks {
 public:
     struct Limits {
         size_t blocks = 1 << 15, bytes = 32u << 20;
-        size_t copied = 32;   // longer lists are referred to
+        size_t copied = 32;  // longer lists are referred to
         size_t copied_bounds = 256;  // on a line; what is copied of more would be no shorter to read than the list
         size_t checked = 1024;  // an attribute with more blocks has them all marked when a pattern changes, and
-                                // gets no more blocks for values that satisfy nothing
+        // gets no more blocks for values that satisfy nothing
     };
 
-    ValueBlocks(ConstraintTable& table, PatternIndex& patterns, const std::vector<BoundLists>& bounds, Budget& budget, Overruns& overruns)
-        : table_(table), patterns_(patterns), bounds_(bounds), budget_(budget), overruns_(overruns) {}
+    ValueBlocks(ConstraintTable& table, PatternIndex& patterns, const std::vector<BoundLists>& bounds, Budget& budget,
+                Overruns& overruns)
+        : table_(table),
+          patterns_(patterns),
+          bounds_(bounds),
+          budget_(budget),
+          overruns_(overruns) {}
     ~ValueBlocks() {
         for (uint32_t i = 0; i < blocks_.end(); ++i) std::free(static_cast<void*>(blocks_[i].payload));
     }
@@ -176,7 +183,8 @@ public:
             ValueBlock& block = *slots_[i].block();
             if (!(block.key == key) || !(key.is_short() || same_text(block, attribute))) continue;
             block.used = true;
-            if (block.state != ValueBlock::State::Fresh || block.generation != generations_[block.attribute]) [[unlikely]]
+            if (block.state != ValueBlock::State::Fresh || block.generation != generations_[block.attribute])
+                [[unlikely]]
                 refill(block, block.value(), attribute.hash);
             return &block;
         }
@@ -262,7 +270,8 @@ private:
     class Slot {
     public:
         Slot() = default;
-        Slot(uint64_t hash, ValueBlock& block) : word_(hash >> address_bits << address_bits | reinterpret_cast<uintptr_t>(&block)) {}
+        Slot(uint64_t hash, ValueBlock& block)
+            : word_(hash >> address_bits << address_bits | reinterpret_cast<uintptr_t>(&block)) {}
         bool empty() const { return word_ == 0; }
         bool may_be(uint64_t hash) const { return (word_ ^ hash) >> address_bits == 0; }
         ValueBlock* block() const { return reinterpret_cast<ValueBlock*>(word_ & ((uint64_t{1} << address_bits) - 1)); }
@@ -278,7 +287,8 @@ private:
 
     // Of those with equal keys.
     bool same_text(const ValueBlock& block, const Attribute& attribute) const {
-        return std::string_view(table_.attribute(block.attribute).name) == attribute.name && block.value().s == attribute.value.s;
+        return std::string_view(table_.attribute(block.attribute).name) == attribute.name &&
+               block.value().s == attribute.value.s;
     }
 
     void put(uint32_t number) {
@@ -346,7 +356,8 @@ private:
         block.used = true;
         Payload header = sizes();
         header.hash = hash;
-        if (const uint32_t line = table_.attribute(block.attribute).lines[static_cast<size_t>(value.kind())]; line != none)
+        if (const uint32_t line = table_.attribute(block.attribute).lines[static_cast<size_t>(value.kind())];
+            line != none)
             header.line = line, header.position = position(value);
         header.text_bytes = static_cast<uint32_t>(value.s.size());
         if (block.payload) header.next = block.payload->next, header.previous = block.payload->previous;
@@ -372,7 +383,9 @@ private:
             const Lists* lists = table_[number].lists.get();
             if (!lists) continue;
             if (!copies(*lists)) long_.push_back(number);
-            else made.candidates += lists->candidates.size(), made.plain += lists->plain.size(), made.marked += lists->marked.size();
+            else
+                made.candidates += lists->candidates.size(), made.plain += lists->plain.size(),
+                    made.marked += lists->marked.size();
         }
         made.long_lists = static_cast<uint32_t>(long_.size());
         return made;
@@ -381,7 +394,8 @@ private:
     // Subscribers of the lone bounds that admit the value.
     void find_bounds(const Value& value, const BoundLists& lists) {
         const auto emit = [&](const uint32_t* tokens, size_t count) {
-            for (size_t i = 0; i < count; ++i) (tokens[i] & ~token_mask ? bound_marked_ : bound_plain_).push_back(tokens[i]);
+            for (size_t i = 0; i < count; ++i)
+                (tokens[i] & ~token_mask ? bound_marked_ : bound_plain_).push_back(tokens[i]);
         };
         const auto doubt = [&](uint32_t token, uint32_t number) {
             budget_.begin_filter();
@@ -399,7 +413,8 @@ private:
         if (!text.empty()) std::memcpy(const_cast<char*>(payload->text()), text.data(), text.size());
         auto* plain = std::copy(satisfied_.begin(), satisfied_.end(), const_cast<uint32_t*>(payload->satisfied_data()));
         while (plain != payload->plain_data()) *plain++ = satisfied_.back();
-        auto *marked = plain + header.plain, *candidates = std::copy(long_.begin(), long_.end(), marked + header.marked);
+        auto *marked = plain + header.plain,
+             *candidates = std::copy(long_.begin(), long_.end(), marked + header.marked);
         auto *const first = reinterpret_cast<Candidate*>(candidates), *candidate = first;
         plain = std::copy(bound_plain_.begin(), bound_plain_.end(), plain);
         marked = std::copy(bound_marked_.begin(), bound_marked_.end(), marked);

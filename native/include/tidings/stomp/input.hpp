@@ -22,7 +22,9 @@ struct StompAcks {
 
     // False: it is not one of these, or another subscription's.
     bool add(const StompFrame& frame, const StompState& state) {
-        if (frame.command != "ACK" || state.version != StompVersion::V12 || frame.lines.size() != 1 || !frame.body.empty()) return false;
+        if (frame.command != "ACK" || state.version != StompVersion::V12 || frame.lines.size() != 1 ||
+            !frame.body.empty())
+            return false;
         if (frame.lines[0].name != "id") return false;
         std::string_view id = frame.lines[0].value;
         uint32_t number = 0;
@@ -40,7 +42,8 @@ struct StompAcks {
     }
 
     Acknowledged event(uint32_t connection) const {
-        return {.connection = connection, .session = 0, .subscription = subscription, .flags = cumulative, .tags = tags};
+        return {
+            .connection = connection, .session = 0, .subscription = subscription, .flags = cumulative, .tags = tags};
     }
 
 private:
@@ -68,12 +71,14 @@ public:
         try {
             while (publishes_.size() < gathered_bytes_max) {
                 if (logged_in && state.searched == 0 && acks_.tags.empty()) {
-                    if (const size_t bytes = sender_.write_again(data.substr(at), bytes_max, state, now_ms, publishes_)) {
+                    if (const size_t bytes = sender_.write_again(data.substr(at), bytes_max, state, now_ms,
+                                                                 publishes_)) {
                         ends_.push_back(at += bytes);
                         continue;
                     }
                 }
-                if (!framer_.next(data.substr(at), bytes_max, state.searched, frame_)) return acks_.tags.empty() ? Next::Nothing : Next::Acks;
+                if (!framer_.next(data.substr(at), bytes_max, state.searched, frame_))
+                    return acks_.tags.empty() ? Next::Nothing : Next::Acks;
                 if (logged_in && acks_.add(frame_, state)) {
                     acks_.end = at += frame_.size;
                     continue;

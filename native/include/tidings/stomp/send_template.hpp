@@ -30,8 +30,8 @@ public:
 
     // `uses`: one for each line. `publish`: what became of the frame, with the body; `rules`: a number of what else it
     // depends on. `open`: frames with other values may be filled in; otherwise only the very same headers count.
-    void learn(const StompFrame& frame, const std::vector<Use>& uses, std::string_view publish, StompVersion version, uint32_t rules,
-               bool open) {
+    void learn(const StompFrame& frame, const std::vector<Use>& uses, std::string_view publish, StompVersion version,
+               uint32_t rules, bool open) {
         head_ = frame.bytes.substr(0, frame.bytes.size() - frame.body.size());
         publish_ = publish.substr(0, publish.size() - frame.body.size());
         version_ = version;
@@ -74,7 +74,8 @@ public:
 
 private:
     // In a PUBLISH frame: where it says how many bytes destination and attributes have, and where they begin.
-    static constexpr size_t sizes_at = frame_header_bytes + 4 + 22, destination_at = frame_header_bytes + 4 + message_header_bytes;
+    static constexpr size_t sizes_at = frame_header_bytes + 4 + 22,
+                            destination_at = frame_header_bytes + 4 + message_header_bytes;
     struct Line {
         uint32_t start, value, end;  // in `head_`; the line end follows
         Use use;
@@ -191,7 +192,8 @@ private:
         const size_t start = out.size();
         uint16_t before;
         std::memcpy(&before, publish_.data() + sizes_at, 2);
-        const std::string_view destination = destination_.data() ? destination_ : std::string_view(publish_).substr(destination_at, before);
+        const std::string_view destination =
+            destination_.data() ? destination_ : std::string_view(publish_).substr(destination_at, before);
         out.put(std::string_view(publish_).substr(0, destination_at));
         out.put(destination);
         for (const Attribute& one : attributes_) {

@@ -11,8 +11,8 @@ inline Simd simd_best() {
 #if defined(__x86_64__)
     static const Simd best = [] {
         __builtin_cpu_init();
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-            __builtin_cpu_supports("avx512dq"))
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
             return Simd::Avx512;
         return __builtin_cpu_supports("avx2") ? Simd::Avx2 : Simd::Portable;
     }();

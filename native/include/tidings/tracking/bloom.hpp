@@ -114,8 +114,9 @@ public:
 
     void unite(const Bloom& other) {
         if (other.m_ != m_ || other.k_ != k_)
-            throw UsageError{"E_BLOOM_MISMATCH", "filters of (m, k) = (" + std::to_string(m_) + ", " + std::to_string(k_) +
-                               ") and (" + std::to_string(other.m_) + ", " + std::to_string(other.k_) + ") have no union"};
+            throw UsageError{"E_BLOOM_MISMATCH", "filters of (m, k) = (" + std::to_string(m_) + ", " +
+                                                     std::to_string(k_) + ") and (" + std::to_string(other.m_) + ", " +
+                                                     std::to_string(other.k_) + ") have no union"};
         for (size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
         added_ = saturating_add(added_, other.added_);
     }

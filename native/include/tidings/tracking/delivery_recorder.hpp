@@ -32,7 +32,8 @@ public:
 
     // `sink_at(index)` and `subscriber_of(sink)`: 0, if nothing is recorded.
     template <class SinkAt, class SubscriberOf>
-    void record(const uint8_t* id, std::span<const uint32_t> matched, int64_t now_ms, const SinkAt& sink_at, const SubscriberOf& subscriber_of) {
+    void record(const uint8_t* id, std::span<const uint32_t> matched, int64_t now_ms, const SinkAt& sink_at,
+                const SubscriberOf& subscriber_of) {
         if (!tracker_) return;
         if (!as_before(matched)) [[unlikely]] {
             remember(matched);

@@ -35,7 +35,8 @@ struct FilterVolume {
     };
 
     std::vector<uint32_t> owners;          // histories
-    int64_t late_ms = 0, early_ms = 0;     // what is older than the volume by more than this, or further ahead, is a straggler
+    int64_t late_ms = 0,
+            early_ms = 0;     // what is older than the volume by more than this, or further ahead, is a straggler
     bool mixed = false;                    // to some of its owners only what is older still
     bool has_range = false, busy = false;  // busy: the filter before was full
     uint32_t doublings = 0;                // how much larger than usual its filter is
@@ -62,7 +63,8 @@ struct FilterVolume {
     bool contains(const uint8_t* id) const {
         uint8_t held = 0;
         if (filter) filter->contains(id, 1, &held);
-        for (size_t i = 0; i < ids.size() && !held; i += IdArena::id_bytes) held = std::memcmp(&ids[i], id, IdArena::id_bytes) == 0;
+        for (size_t i = 0; i < ids.size() && !held; i += IdArena::id_bytes)
+            held = std::memcmp(&ids[i], id, IdArena::id_bytes) == 0;
         return held != 0;
     }
 
@@ -91,7 +93,8 @@ struct FilterVolume {
         if (!filter && !shape.exact && (count > shape.young_max || busy)) grow_up(shape);
         if (filter) arena.set(*filter, taken, shape.doublings_max - doublings);
         else
-            for (uint32_t i = 0; i < taken.count; ++i) ids.append(reinterpret_cast<const char*>(arena.bytes(taken[i])), IdArena::id_bytes);
+            for (uint32_t i = 0; i < taken.count; ++i)
+                ids.append(reinterpret_cast<const char*>(arena.bytes(taken[i])), IdArena::id_bytes);
         stretch(arena, taken, times.now_ms);
         return taken.count;
     }
@@ -114,7 +117,8 @@ private:
     // Filters that are filled faster than a message's time is known lie upon each other, and each of them may err: the
     // next one is larger. If half of it would have lasted twice as long as needed, it is smaller.
     uint32_t next_doublings(const VolumeShape& shape, int64_t now_ms) const {
-        auto lasts = static_cast<double>(std::max<int64_t>(now_ms - opened_ms, 0)) * static_cast<double>(shape.capacity << doublings);
+        auto lasts = static_cast<double>(std::max<int64_t>(now_ms - opened_ms, 0)) *
+                     static_cast<double>(shape.capacity << doublings);
         const auto wanted = static_cast<double>(shape.wanted_ms) * static_cast<double>(count);
         if (lasts < wanted) return std::min(doublings + 1, shape.doublings_max);
         uint32_t next = doublings;
@@ -140,7 +144,9 @@ private:
     }
 
     // No straggler: much older than the filter, or from a clock that is ahead.
-    bool regular(int64_t time, int64_t now_ms) const { return time >= opened_ms - late_ms && time <= now_ms + early_ms; }
+    bool regular(int64_t time, int64_t now_ms) const {
+        return time >= opened_ms - late_ms && time <= now_ms + early_ms;
+    }
 
     void widen(int64_t first, int64_t last) {
         first_ms = has_range ? std::min(first_ms, first) : first;

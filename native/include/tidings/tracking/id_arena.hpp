@@ -32,7 +32,8 @@ struct Slots {
 class IdArena {
 public:
     static constexpr size_t id_bytes = Bloom::id_bytes;
-    static constexpr uint32_t slots = 512;  // filters push what is needed on the way of a message out of the cache: not too often
+    static constexpr uint32_t slots =
+        512;  // filters push what is needed on the way of a message out of the cache: not too often
     static constexpr uint32_t chunk = 128;
 
     using Id = std::array<uint64_t, 2>;  // as it lies in a message
@@ -41,7 +42,10 @@ public:
     };
 
     // `bits` 0: they are kept as they are, positions are not computed.
-    IdArena(uint64_t bits, uint32_t hashes) : bits_(bits), hashes_(hashes), positions_(bits ? size_t{chunk} * hashes : 0) {}
+    IdArena(uint64_t bits, uint32_t hashes)
+        : bits_(bits),
+          hashes_(hashes),
+          positions_(bits ? size_t{chunk} * hashes : 0) {}
 
     bool empty() const { return used == 0; }
     bool full() const { return used == slots; }
@@ -66,7 +70,8 @@ public:
 
     Times times_of(const Slots& some) const {
         const uint32_t begin = some.first / chunk * chunk;
-        if (!some.list && some.first == begin && some.count == std::min(chunk, used - begin)) return spans_[begin / chunk];
+        if (!some.list && some.first == begin && some.count == std::min(chunk, used - begin))
+            return spans_[begin / chunk];
         Times found{INT64_MAX, INT64_MIN};
         for (uint32_t i = 0; i < some.count; ++i) {
             found.oldest = std::min(found.oldest, times[some[i]]);
@@ -151,12 +156,13 @@ private:
         for (uint32_t first = 0; first < size; first += 2 * lanes) {
             Columns low, high;
             low.begin(&h[first], &step[first], &growth[first]);
-            high.begin(&h[first + lanes], &step[first+lanes], &growth[first+lanes]);
+            high.begin(&h[first + lanes], &step[first + lanes], &growth[first + lanes]);
             uint32_t* out = &positions_[first];
 #pragma GCC unroll 4
             for (uint32_t j = 0; j < hashes; ++j, out += chunk) {
                 // the upper half of every word
-                const Halves upper = __builtin_shufflevector((Halves)low.h, (Halves)high.h, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+                const Halves upper = __builtin_shufflevector((Halves)low.h, (Halves)high.h, 1, 3, 5, 7, 9, 11, 13, 15,
+                                                             17, 19, 21, 23, 25, 27, 29, 31);
                 const Halves found = upper >> shift;
                 std::memcpy(out, &found, sizeof found);
                 low.advance();
@@ -190,7 +196,8 @@ private:
     void find_each() {
         for (uint32_t slot = begin_, end = std::min(begin_ + chunk, used); slot < end; ++slot) {
             Bloom::Walk walk(bytes(slot));
-            for (uint32_t j = 0; j < hashes_; ++j) positions_[size_t{j} * chunk + slot - begin_] = static_cast<uint32_t>(walk.next(bits_));
+            for (uint32_t j = 0; j < hashes_; ++j)
+                positions_[size_t{j} * chunk + slot - begin_] = static_cast<uint32_t>(walk.next(bits_));
         }
     }
 

@@ -27,14 +27,14 @@ namespace tidings {
 
 struct TrackerOptions {
     uint32_t broker = 0;
-    bool exact = false;       // keep the ids themselves; capacity is then that of a buffer
+    bool exact = false;  // keep the ids themselves; capacity is then that of a buffer
     uint64_t bits = 65536;
     uint32_t hashes = 16;
     uint64_t capacity = 2521;
-    uint32_t doublings = 0;   // of bits and capacity, for histories that fill filters too fast
+    uint32_t doublings = 0;  // of bits and capacity, for histories that fill filters too fast
     int64_t skew_ms = 250, jitter_ms = 0, persist_ms = 1000;
-    bool retain = true;       // a filter stored on time goes on being filled
-    bool forwards = false;    // a history for each neighbour too
+    bool retain = true;  // a filter stored on time goes on being filled
+    bool forwards = false;  // a history for each neighbour too
 };
 
 // (B, R, S) on its way to the disk.
@@ -63,7 +63,9 @@ public:
     };
 
     explicit Tracker(const TrackerOptions& options)
-        : options_(options), shape_(shape_of(options)), arena_(options.exact ? 0 : options.bits << options.doublings, options.hashes) {
+        : options_(options),
+          shape_(shape_of(options)),
+          arena_(options.exact ? 0 : options.bits << options.doublings, options.hashes) {
         if (options.capacity == 0) throw UsageError{"E_TRACKING_CAPACITY", "a filter's capacity is at least 1"};
         if (options.doublings > doublings_max || options.bits > bits_max >> options.doublings)
             throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
@@ -79,7 +81,8 @@ public:
     void published(const uint8_t* id, int64_t now_ms) {
         const uint32_t slot = begin(id, now_ms);
         published_.set(slot);
-        if (origin_of(id) != options_.broker) [[unlikely]] note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
+        if (origin_of(id) != options_.broker) [[unlikely]]
+            note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
     }
 
     void routed(const uint8_t* id, int64_t now_ms) {
@@ -121,7 +124,8 @@ public:
     // Filters that are due; with them, or once there are many, those that are full. `all`: these at once.
     std::vector<TrackedFilter> take(int64_t now_ms, bool all) {
         flush(now_ms);
-        if (!done_.empty()) all = all || done_.size() >= done_max || now_ms - done_.front().stored_ms >= options_.persist_ms;
+        if (!done_.empty())
+            all = all || done_.size() >= done_max || now_ms - done_.front().stored_ms >= options_.persist_ms;
         for (uint32_t index = 0; index < histories_.size(); ++index) {
             FilterVolume* const volume = histories_[index].volume.get();
             if (!volume || volume->owners.front() != index || !volume->dirty()) continue;
@@ -152,14 +156,16 @@ public:
     }
 
     // The filter in memory, if it belongs to the matching set of this time, and whether it holds the id.
-    std::optional<Found> find(Kind kind, uint32_t origin, uint32_t peer, const uint8_t* id, int64_t moment_ms, int64_t now_ms) {
+    std::optional<Found> find(Kind kind, uint32_t origin, uint32_t peer, const uint8_t* id, int64_t moment_ms,
+                              int64_t now_ms) {
         flush(now_ms);
         const Point* const point = at(kind, peer);
         if (point == nullptr || !point->histories.contains(origin)) return {};
         const History& history = histories_[point->histories.at(origin)];
         const FilterVolume& volume = *history.volume;  // whatever was noted has one, after the flush
         if (!volume.holds(moment_ms)) return {};
-        return Found{history.sequence, volume.filter ? volume.count : 0, shape_.bits << volume.doublings, volume.contains(id)};
+        return Found{history.sequence, volume.filter ? volume.count : 0, shape_.bits << volume.doublings,
+                     volume.contains(id)};
     }
 
     // Subscribers whose filter in memory has a message of this origin and time as a straggler.
@@ -167,7 +173,8 @@ public:
         flush(now_ms);
         std::vector<uint32_t> found;
         for (const History& history : histories_)
-            if (history.volume && history.kind == Kind::Deliver && history.origin == origin && history.volume->singles.contains(moment_ms))
+            if (history.volume && history.kind == Kind::Deliver && history.origin == origin &&
+                history.volume->singles.contains(moment_ms))
                 found.push_back(history.peer);
         return found;
     }
@@ -191,7 +198,7 @@ private:
         Kind kind = Kind::Publish;
         uint32_t origin = 0, peer = 0;
         uint64_t sequence = 0;
-        int64_t late_ms = 0;             // what is older than a volume by more than this is a straggler
+        int64_t late_ms = 0;  // what is older than a volume by more than this is a straggler
         std::shared_ptr<FilterVolume> volume;  // from the first flush on
     };
 
@@ -236,7 +243,9 @@ private:
     };
 
     static VolumeShape shape_of(const TrackerOptions& of) {
-        const uint64_t young = of.exact ? UINT64_MAX : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1) : 0;
+        const uint64_t young = of.exact    ? UINT64_MAX
+                               : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1)
+                                           : 0;
         return {of.bits, of.hashes, of.capacity, of.doublings, 2 * of.skew_ms + of.jitter_ms + 1, young, of.exact};
     }
 
@@ -246,7 +255,8 @@ private:
         std::unordered_map<uint32_t, uint32_t> histories;  // by origin
 
         uint32_t of(Tracker& tracker, Kind kind, uint32_t origin, uint32_t peer) {
-            if (last_origin == origin && last != none) [[likely]] return last;
+            if (last_origin == origin && last != none) [[likely]]
+                return last;
             const auto [found, fresh] = histories.try_emplace(origin, 0);
             if (fresh) found->second = tracker.open(kind, origin, peer);
             last_origin = origin;
@@ -311,7 +321,8 @@ private:
         IdArena::Id id;
         std::memcpy(id.data(), bytes, sizeof id);
         if (arena_.ends_with(id)) return arena_.used - 1;
-        if (arena_.full()) [[unlikely]] flush(now_ms);
+        if (arena_.full()) [[unlikely]]
+            flush(now_ms);
         if (arena_.empty()) times_.began_ms = now_ms;
         times_.now_ms = now_ms;
         return arena_.add(id);
@@ -338,7 +349,8 @@ private:
     }
 
     void spread_published() {
-        if (published_.any) marks_of(publish_.of(*this, Kind::Publish, options_.broker, 0)).unite(std::exchange(published_, {}));
+        if (published_.any)
+            marks_of(publish_.of(*this, Kind::Publish, options_.broker, 0)).unite(std::exchange(published_, {}));
     }
 
     void flush(int64_t now_ms) {
@@ -400,7 +412,8 @@ private:
     }
 
     bool agree(const FilterVolume& volume) const {
-        return std::ranges::all_of(volume.owners, [&](uint32_t index) { return alike(volume, volume.owners.front(), index); });
+        return std::ranges::all_of(volume.owners,
+                                   [&](uint32_t index) { return alike(volume, volume.owners.front(), index); });
     }
 
     // Owners that differ part.
