@@ -5,7 +5,7 @@
 //                                    └── delivered ────────── … and subscriber
 //
 // On the way of a message only its id is noted, once, and a mark for each history it belongs to. When the arena is full
-// the bits of its ids are computed, once for all histories, and set in one volume after the other (volume.hpp): filters
+// the bits of its ids are computed, once for all histories, and set in one volume after the other (filter_volume.hpp): filters
 // take turns in the cache, not messages, and histories with the same marks share a volume. One that is full, or whose
 // persistence interval has passed, is handed out by `take`.
 //
