@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
-NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(shell find native -name "*.[ch]pp")
+NATIVE_SOURCES := $(shell find native -name "*.[ch]pp")
+NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(NATIVE_SOURCES)
 
 .PHONY: help setup demo test check wheel bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering differential docs proton container trace-kills spark-kills stub clean
 
@@ -33,6 +34,7 @@ test: setup check  ## everything a change must pass: checks, then all tests
 check: setup  ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run -Werror $(NATIVE_SOURCES)
 	$(BIN)/mypy
 
 wheel: setup  ## build wheels and try them outside the checkout, with each extra alone (PYTHONS="python3.11 python3.13")
@@ -80,7 +82,7 @@ sanitize: setup  ## the kernel's tests and a sample of fuzzing with AddressSanit
 	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  -C cmake.define.TIDINGS_WERROR=ON -C cmake.define.TIDINGS_SANITIZE=address,undefined -C build-dir=build/sanitize/cmake .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
-	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/unit/kernel/test_fuzz.py
+	  build/sanitize/bin/python -m pytest tests/unit/kernel tests/unit/matching --ignore tests/unit/kernel/test_fuzz.py
 	for target in configuration segments selectors; do \
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	    build/sanitize/bin/python -m hardening.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --slow || exit 1; done

@@ -1,7 +1,7 @@
 // The codec's binding: messages, batches of them, predicates and programs, between native bytes and Python.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/unique_ptr.h>
 
 #include <memory>

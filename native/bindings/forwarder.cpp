@@ -295,7 +295,7 @@ static void bind_forwarder(nb::module_& m) {
         .def(
             "transacted",
             [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) {
-                self.forwarder.set_transacted(connection, session, on);
+                self.forwarder.output_queues().at(connection).set_transacted(session, on);
             },
             nb::arg("connection"), nb::arg("session"), nb::arg("on"),
             "Sets if messages of this session wait for a commit.")

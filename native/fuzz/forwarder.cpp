@@ -1,9 +1,9 @@
 // Any bytes as what clients send, cut anywhere, with sinks of every policy and outputs that are slow. What the
 // forwarder holds must add up: when all connections are closed, nothing is held.
+#include "tidings/forwarding/forwarder.hpp"
 #include "pieces.hpp"
 #include "seeds.hpp"
 #include "target.hpp"
-#include "tidings/forwarding/forwarder.hpp"
 
 using namespace tidings;
 using seeds::everything, seeds::frame;
@@ -58,7 +58,7 @@ struct Run {
             case 2: out.set_writable(number, choice & 64); break;
             case 3: out.check_stalls(now_ms); break;
             case 4: out.credit(sinks[0], 2, now_ms); break;
-            case 5: forwarder.set_transacted(number, 7, choice & 64); break;
+            case 5: forwarder.output_queues().at(number).set_transacted(7, choice & 64); break;
             case 6: choice & 64 ? forwarder.hold(number) : forwarder.release(number); break;
             default: answer(choice & 64); break;
         }

@@ -20,7 +20,7 @@ class BlockRing:
 
     def send(self, socket: int, messages_max: int) -> int:
         """
-        The rest of what was begun, then blocks of no more than so many messages together, as far as the socket takes them; returns the messages of those begun. OSError if the connection is gone.
+        Sends the rest of what was begun, then blocks of at most `messages_max` messages together, as far as the socket takes them; returns the messages of those begun. OSError if the connection is gone.
         """
 
     @property
@@ -61,7 +61,7 @@ class Bloom:
 
 class Pace:
     """
-    Reads of all connections, and how many more of one of them nobody needs to hear of.
+    Counts the reads of all connections, and the further reads of one of them that need not be reported.
     """
 
     def __init__(self, small_bytes: int, held_up_ms: int) -> None: ...
@@ -91,10 +91,10 @@ class Pace:
     def on_read(self, call: Callable[[], None] | None, /) -> None: ...
 
     def counts(self, connection: int) -> bool:
-        """Whether a small read of this connection is just one more."""
+        """True if a small read of this connection need not be reported."""
 
 class ClientInput:
-    """What comes from a client's socket."""
+    """Input from a client's socket."""
 
     def __init__(self, forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> None: ...
 
@@ -130,7 +130,7 @@ def encode_messages(messages: list[tuple[bool, bool, int, bytes, str, tuple[str 
     """Each message after its length as u32."""
 
 class MessageBatch:
-    """What one socket read returned, decoded in one call."""
+    """The bytes of one socket read, decoded in one call."""
 
     @staticmethod
     def from_frames(data: object, payload_bytes_max: int = 1048576, stop_at_control: bool = False, derived: int = 31) -> MessageBatch: ...
@@ -147,7 +147,7 @@ class MessageBatch:
 
     @property
     def broken(self) -> int:
-        """How many entries are broken."""
+        """Number of broken entries."""
 
     @property
     def consumed(self) -> int: ...
@@ -181,7 +181,7 @@ def predicate_check(blob: object) -> None:
 
 def holds(constraint: object, value: object | None) -> bool:
     """
-    Whether an encoded constraint is true of a value (None: the attribute is missing).
+    True if an encoded constraint holds for a value (None: the attribute is missing).
     """
 
 class Budget:
@@ -193,7 +193,7 @@ class Budget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the last filter was given up."""
+        """True if the last filter was given up."""
 
     @property
     def taken(self) -> int:
@@ -205,7 +205,7 @@ FILTER_STEPS: int = 1024
 
 def like(pattern: str, text: str, budget: Budget) -> bool:
     """
-    Whether a text matches a LIKE pattern; no answer if the budget is exhausted.
+    True if a text matches a LIKE pattern; no answer if the budget is exhausted.
     """
 
 class Program:
@@ -247,12 +247,12 @@ class Forwarder:
     def skip(self, connection: int) -> None: ...
 
     def transacted(self, connection: int, session: int, on: bool) -> None:
-        """Whether messages of this session wait for a commit."""
+        """Sets if messages of this session wait for a commit."""
 
     def ignore(self, connection: int) -> None: ...
 
     def record_in(self, tracker: Tracker) -> None:
-        """What passes from now on is recorded there."""
+        """Records all messages from now on there."""
 
     def set_subscriber(self, connection: int, subscriber: int) -> None: ...
 
@@ -275,7 +275,7 @@ class Forwarder:
     def resume(self, connection: int, now_ms: int) -> int: ...
 
     def events(self) -> list[tidings.kernel.events.PlaneEvent]:
-        """What only Python can do, in order."""
+        """Takes what only Python can handle, in order."""
 
     def has_events(self) -> bool: ...
 
@@ -288,7 +288,7 @@ class Forwarder:
 
     def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]:
         """
-        Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.
+        Messages and deliveries by destination since counting began; the empty name is all those beyond the first thousand.
         """
 
     def feeds(self) -> int:
@@ -309,7 +309,7 @@ class Forwarder:
 
     def take_overruns(self) -> list[tuple[int, int]]:
         """
-        Mailbox sinks whose filters were given up since the last call, and for how many messages; subscribers of direct sinks are told.
+        Mailbox sinks whose filters were given up since the last call, and for how many messages; subscribers of direct sinks are notified.
         """
 
     def matcher_bytes(self) -> int: ...
@@ -353,7 +353,7 @@ class Forwarder:
     def write_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]: ...
 
     def set_socket(self, connection: int, socket: int) -> None:
-        """Where `write_all` writes its output; -1: nowhere."""
+        """Sets the socket that `write_all` writes its output to; -1: none."""
 
     def written_ms(self, connection: int) -> int:
         """When there was output for it last."""
@@ -385,7 +385,7 @@ class Forwarder:
         """The session of a transaction; 0: it has ended."""
 
     def stomp_receipt(self, connection: int, receipt: int) -> bytes | None:
-        """How the client calls a receipt that is answered now."""
+        """The client's name for a receipt that is answered now."""
 
     def stomp_types(self, rules: Sequence[tuple[str, bool, str, int]]) -> None: ...
 
@@ -445,11 +445,11 @@ class Matcher:
 
     @property
     def derived_mask(self) -> int:
-        """Which derived attributes batches must show, as bits."""
+        """The derived attributes that batches must show, as bits."""
 
     def limit(self, steps: int, in_doubt: bool) -> None:
         """
-        Sets the most steps for one message, and whether a filter that was given up counts as satisfied.
+        Sets the most steps for one message, and if a filter that was given up counts as satisfied.
         """
 
     @property
@@ -497,7 +497,7 @@ class LinearMatcher:
 
     @property
     def derived_mask(self) -> int:
-        """Which derived attributes batches must show, as bits."""
+        """The derived attributes that batches must show, as bits."""
 
 class EncodedMatrix:
     def __init__(self, bits: int) -> None: ...
@@ -550,7 +550,7 @@ class ElementMatrix:
     def memory_bytes(self) -> int: ...
 
 def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)], messages: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> int:
-    """How many pairs match, found one by one: the yardstick."""
+    """Number of pairs that match, compared one by one: the baseline."""
 
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
@@ -610,7 +610,7 @@ class Tracker:
 
     def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, int, bool] | None:
         """
-        The filter in memory that matches this time: sequence, how many ids are hashed in how many bits, whether it holds the id.
+        The filter in memory that matches this time: sequence, number of ids, number of bits, and if it holds the id.
         """
 
     def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:

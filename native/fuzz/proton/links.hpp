@@ -89,7 +89,7 @@ struct Asked {
 struct Broker {
     Holds holds;
     std::vector<Asked> asked;
-    std::vector<std::shared_ptr<Link>> ending;  // detached, and waiting for the broker's word
+    std::vector<std::shared_ptr<Link>> ending;               // detached, and waiting for the broker's word
     std::string message = std::string("\0Sw\xA1\4text", 9);  // what consumers get: the last that a producer sent
 };
 

@@ -31,12 +31,12 @@ struct Entry {
     Status status = Status::Message;
     uint8_t type = 0, frame_flags = 0;  // of the frame; 0 where there is none
     uint16_t session = 0;
-    size_t offset = 0;          // of the message, or of a control frame's payload, in the buffer
+    size_t offset = 0;  // of the message, or of a control frame's payload, in the buffer
     std::string_view
-        prefix;    // between frame header and message: receipt number; subscription, count, tag; destinations
-    std::string_view payload;   // the message's bytes, or a control frame's payload
-    MessageView message;        // if status is Message
-    CodecError error{};         // if status is Broken; the position counts from `offset`
+        prefix;  // between frame header and message: receipt number; subscription, count, tag; destinations
+    std::string_view payload;     // the message's bytes, or a control frame's payload
+    MessageView message;          // if status is Message
+    CodecError error{};           // if status is Broken; the position counts from `offset`
     size_t first = 0, count = 0;  // the message's attributes in the arena
 
     // That a PUBLISH frame asks for; 0: none.
@@ -53,8 +53,8 @@ public:
         uint8_t derived = DerivedAll;
         size_t payload_bytes_max = 1 << 20;
         bool stop_at_control =
-            false;  // a frame that is not a message is then the last entry, so that order can be kept
-        bool readings = true;          // whether anybody wants to know what untyped texts read as
+            false;             // a frame that is not a message is then the last entry, so that order can be kept
+        bool readings = true;  // whether anybody wants to know what untyped texts read as
     };
 
     // Frames. The last one may be incomplete: consumed() says where to go on.

@@ -12,6 +12,14 @@
 
 namespace tidings {
 
+// The size of the frame that `data` begins with; 0: it is not complete.
+inline size_t first_frame_bytes(std::string_view data) {
+    uint32_t size = 0;
+    if (data.size() < frame_header_bytes) return 0;
+    std::memcpy(&size, data.data(), sizeof size);
+    return data.size() - frame_header_bytes < size ? 0 : frame_header_bytes + size;
+}
+
 inline constexpr size_t ack_fixed_bytes = 9;  // subscription, flags, number of tags
 
 struct Credit {

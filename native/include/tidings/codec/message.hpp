@@ -21,11 +21,11 @@ struct MessageView {
 
     uint8_t flags = 0;
     uint8_t priority = 4;
-    const uint8_t* id = nullptr;              // 16 bytes
+    const uint8_t* id = nullptr;  // 16 bytes
     std::string_view destination;
     std::span<const Attribute>
-        attributes;    // wire attributes, readings, then the derived ones (docs/wire.md, "what a selector sees")
-    size_t wire_count = 0;                    // how many of them are the wire's
+        attributes;         // wire attributes, readings, then the derived ones (docs/wire.md, "what a selector sees")
+    size_t wire_count = 0;  // how many of them are the wire's
     size_t reading_count = 0;  // untyped texts among them once more, as what they read as: for indexes
     std::string_view body;
     std::string_view bytes;  // the whole message

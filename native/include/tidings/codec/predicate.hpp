@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/matching/like.hpp"
 #include "tidings/codec/reader.hpp"
+#include "tidings/matching/like.hpp"
 
 namespace tidings {
 
@@ -19,10 +19,10 @@ struct Constraint {
     Op op = Op::Exists;
     bool negated = false;
     std::string_view name;
-    Value value;                              // not for IN, EXISTS, MISSING
-    std::vector<Value> list;                  // IN, in ascending order
+    Value value;                                // not for IN, EXISTS, MISSING
+    std::vector<Value> list;                    // IN, in ascending order
     std::shared_ptr<const tidings::Like> like;  // LIKE: the pattern, compiled
-    std::string_view bytes;                   // as it stands in the blob: equal bytes mean the same constraint
+    std::string_view bytes;                     // as it stands in the blob: equal bytes mean the same constraint
 };
 
 struct Conjunction {

@@ -174,8 +174,8 @@ private:
 
     struct Instruction {
         Code code;
-        Value value;                                // CONST; LIKE: the pattern
-        std::string_view name;                      // ATTR
+        Value value;            // CONST; LIKE: the pattern
+        std::string_view name;  // ATTR
         uint64_t name_hash = 0;
         std::vector<Value> list;                    // IN
         std::shared_ptr<const tidings::Like> like;  // LIKE

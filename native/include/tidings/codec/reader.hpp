@@ -8,9 +8,9 @@
 #include <cstring>
 #include <string_view>
 
-#include "tidings/support/error.hpp"
 #include "tidings/codec/utf8.hpp"
 #include "tidings/codec/value.hpp"
+#include "tidings/support/error.hpp"
 
 namespace tidings {
 

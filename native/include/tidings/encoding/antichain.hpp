@@ -103,9 +103,9 @@ public:
 private:
     struct Member {
         uint32_t row;
-        uint32_t cover;  // the active member that it contains; none: it is active itself
-        uint32_t position;  // in `active`
-        uint32_t first;  // of those it covers
+        uint32_t cover;           // the active member that it contains; none: it is active itself
+        uint32_t position;        // in `active`
+        uint32_t first;           // of those it covers
         uint32_t next, previous;  // among those its cover covers
     };
 
@@ -192,7 +192,7 @@ private:
 
     std::vector<Member> members_;
     std::vector<uint32_t> free_members_;
-    IdTable index_;  // row -> member
+    IdTable index_;                 // row -> member
     std::vector<uint32_t> active_;  // members
     std::vector<uint64_t> packed_;  // their vectors, side by side
 };

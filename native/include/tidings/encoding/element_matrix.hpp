@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
-#include "tidings/support/hash.hpp"
-#include "tidings/support/id_table.hpp"
 #include "tidings/encoding/router_ranks.hpp"
 #include "tidings/encoding/vector_table.hpp"
+#include "tidings/support/hash.hpp"
+#include "tidings/support/id_table.hpp"
 
 namespace tidings {
 
@@ -100,15 +100,15 @@ private:
 
     struct Candidate {
         uint32_t row;
-        uint32_t count;  // of the other elements
+        uint32_t count;             // of the other elements
         uint32_t rest[inline_max];  // the first of them
     };
     using Group = std::vector<Candidate>;
 
     struct Row {
         std::vector<uint32_t> elements;  // numbers; the group's comes first
-        RouterList routers;  // slots
-        uint32_t position = 0;  // in the group
+        RouterList routers;              // slots
+        uint32_t position = 0;           // in the group
     };
 
     void visit(const Group& group, Scratch& scratch) const {
@@ -218,7 +218,7 @@ private:
 
     uint64_t seed_;
     std::vector<uint64_t> fingerprints_;  // of an element number
-    std::vector<uint32_t> uses_;  // rows that have it
+    std::vector<uint32_t> uses_;          // rows that have it
     std::vector<Group> groups_;
     std::vector<uint32_t> free_elements_;
     IdTable element_index_;

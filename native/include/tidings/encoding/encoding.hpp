@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "tidings/codec/message.hpp"
 #include "tidings/support/error.hpp"
 #include "tidings/support/hash.hpp"
-#include "tidings/codec/message.hpp"
 
 namespace tidings {
 

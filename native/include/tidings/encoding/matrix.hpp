@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "tidings/encoding/antichain.hpp"
-#include "tidings/support/error.hpp"
 #include "tidings/encoding/router_ranks.hpp"
 #include "tidings/encoding/subset_index.hpp"
+#include "tidings/support/error.hpp"
 
 namespace tidings {
 
@@ -44,8 +44,8 @@ public:
 
     uint32_t bits() const { return table_.words() * 64; }
     size_t router_count() const { return routers_.size(); }
-    size_t row_count() const { return table_.size(); }          // distinct vectors
-    size_t active_row_count() const { return index_.size(); }   // of these, searched
+    size_t row_count() const { return table_.size(); }         // distinct vectors
+    size_t active_row_count() const { return index_.size(); }  // of these, searched
 
     // Returns the number of vectors that were new to the router. Small vectors first: a larger one then finds its cover
     // at once.

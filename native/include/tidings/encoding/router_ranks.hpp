@@ -71,7 +71,7 @@ private:
     std::map<uint32_t, uint32_t> slots_;  // of a router, ascending
     std::vector<uint32_t> ranks_;         // of a slot
     std::vector<uint32_t> spare_;
-    std::vector<uint32_t> ranked_;        // router of a rank
+    std::vector<uint32_t> ranked_;  // router of a rank
 };
 
 }  // namespace tidings

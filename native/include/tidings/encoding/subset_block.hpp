@@ -100,7 +100,7 @@ private:
 
     uint32_t w_;
     uint32_t count_ = 0;
-    uint32_t erased_ = 0;  // since `common` was computed
+    uint32_t erased_ = 0;                     // since `common` was computed
     std::unique_ptr<uint64_t[], Free> data_;  // columns, alive, common, low
 };
 

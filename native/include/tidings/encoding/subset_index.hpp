@@ -14,8 +14,8 @@
 // was slower even at 1000 rows.
 #pragma once
 #include <algorithm>
-#include <cstdint>
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <memory>

@@ -21,9 +21,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/matching/matcher.hpp"
 #include "tidings/forwarding/network.hpp"
 #include "tidings/forwarding/output_queues.hpp"
+#include "tidings/matching/matcher.hpp"
 #include "tidings/stomp/input.hpp"
 
 namespace tidings {
@@ -67,18 +67,10 @@ public:
         connection.checks_destinations = checks_destinations;
     }
 
-    // The answer to Ask: from now on messages to this destination pass.
     void allow(uint32_t number, std::string_view destination) {
         Connection& connection = out_.at(number);
         if (connection.stomp) connection.stomp->receipts.take(std::exchange(connection.stomp->asked, 0));
-        if (connection.allowed.size() >= Connection::allowed_max) connection.allowed.clear();
-        connection.last_allowed = *connection.allowed.emplace(destination).first;
-    }
-
-    void set_transacted(uint32_t number, uint16_t session, bool on) {
-        Connection& connection = out_.at(number);
-        std::erase(connection.transacted, session);
-        if (on) connection.transacted.push_back(session);
+        connection.allow(destination);
     }
 
     // Nothing more of it is parsed or kept: it has been notified that it ends.
@@ -129,7 +121,7 @@ public:
         return flags(connection);
     }
 
-    // The message that Ask was about is refused: skip its frame.
+    // The message that PublishCheck was about is refused: skip its frame.
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
@@ -138,11 +130,9 @@ public:
             if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
             return cut_tail(connection, bytes);
         }
-        uint32_t size = 0;
-        if (tail.size() >= frame_header_bytes) std::memcpy(&size, tail.data(), 4);
-        if (tail.size() < frame_header_bytes + size_t{size})
-            throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
-        cut_tail(connection, frame_header_bytes + size_t{size});
+        const size_t bytes = first_frame_bytes(tail);
+        if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
+        cut_tail(connection, bytes);
     }
 
     // ---- sinks
@@ -377,15 +367,15 @@ private:
 
     bool handle_publish(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const MessageView& message = entry.message;
-        if (connection.checks_destinations && !allowed(connection, message)) {
+        if (connection.checks_destinations && !connection.allows(message, scratch_)) {
             connection.waiting = true;
             out_.events.add(PublishCheck{number, entry.session, entry.receipt(),
                                          bool(message.flags & MessageView::Queue), std::string(message.destination)});
             return false;
         }
         ++out_.stats.received;
-        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & perhaps_sent_flag))
-            watch_clock(number, connection, message, now_ms);
+        if (!(entry.frame_flags & perhaps_sent_flag) && connection.finds_drift(message, now_ms))
+            out_.events.add(ClockDrift{number, id_time_ms(message.id)});
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python
         // refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
@@ -393,20 +383,12 @@ private:
             out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
             ++out_.stats.expired;
-            note_receipt(connection, entry);
+            connection.note_receipt(entry.receipt());
         } else {
             forward(number, connection, entry, now_ms);
         }
         out_.maybe_push_back(number, connection);
         return true;
-    }
-
-    // Its publisher's clock is off by too much: one event, until it has been set right.
-    void watch_clock(uint32_t number, Connection& connection, const MessageView& message, int64_t now_ms) {
-        const int64_t sent_ms = id_time_ms(message.id);
-        if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
-        connection.skew_ms_max = -1;
-        out_.events.add(ClockDrift{number, sent_ms});
     }
 
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
@@ -429,7 +411,7 @@ private:
             hand_up<Published>(number, entry);
         } else {
             out_.stats.unmatched += matched_.empty() && !elsewhere;
-            note_receipt(connection, entry);
+            connection.note_receipt(entry.receipt());
         }
     }
 
@@ -477,16 +459,6 @@ private:
         network_->stats.in_vain += matched_.empty();
         if (!mailboxes_.empty())
             out_.events.add(RemoteMessage{number, expiration(entry.message), std::string(entry.payload), mailboxes_});
-    }
-
-    // A topic and a queue may have the same name and different rights.
-    bool allowed(const Connection& connection, const MessageView& message) {
-        scratch_.assign(message.flags & MessageView::Queue ? "queue:" : "topic:").append(message.destination);
-        return scratch_ == connection.last_allowed || connection.allowed.contains(scratch_);
-    }
-
-    static void note_receipt(Connection& connection, const Entry& entry) {
-        if (const uint32_t receipt = entry.receipt()) connection.receipts.push_back(receipt);
     }
 
     void decode_one(std::string_view message) {

@@ -26,11 +26,11 @@ namespace tidings {
 struct NetworkOptions {
     uint32_t router = 0;
     bool flooding = false;
-    bool hands_up = false;         // what is not persistent is carried by a scheme in Python (covering)
-    uint32_t broadcast_above = 0;  // destinations; 0: never broadcast
-    uint8_t hops_max = 32;               // links that a message may cross
-    size_t backlog_bytes_max = 8 << 20;  // of what waits for one link
-    size_t output_bytes_max = 256 << 10; // of what is ahead of a heartbeat
+    bool hands_up = false;                     // what is not persistent is carried by a scheme in Python (covering)
+    uint32_t broadcast_above = 0;              // destinations; 0: never broadcast
+    uint8_t hops_max = 32;                     // links that a message may cross
+    size_t backlog_bytes_max = 8 << 20;        // of what waits for one link
+    size_t output_bytes_max = 256 << 10;       // of what is ahead of a heartbeat
     size_t frame_bytes_max = size_t{2} << 30;  // whatever another broker takes from its clients must pass
 };
 
@@ -39,9 +39,9 @@ struct NetworkStats {
     uint64_t entered = 0;       // matched some other router
     uint64_t destinations = 0;  // how many in all
     uint64_t copies = 0, copy_bytes = 0;
-    uint64_t arrived = 0;       // copies from other brokers
-    uint64_t relayed = 0;       // of these, to be passed on
-    uint64_t in_vain = 0;       // brought here, wanted by no subscriber: the price of encoding
+    uint64_t arrived = 0;  // copies from other brokers
+    uint64_t relayed = 0;  // of these, to be passed on
+    uint64_t in_vain = 0;  // brought here, wanted by no subscriber: the price of encoding
     uint64_t no_route = 0, no_hops = 0, duplicates = 0, wrong_path = 0, expired = 0;
 };
 

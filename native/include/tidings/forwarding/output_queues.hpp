@@ -2,24 +2,23 @@
 // publishers. Knows nothing of matching or parsing.
 #pragma once
 #include <cstring>
-#include <deque>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "tidings/forwarding/partial_frames.hpp"
 #include "tidings/codec/batch.hpp"
+#include "tidings/codec/frames.hpp"
 #include "tidings/forwarding/connection_table.hpp"
 #include "tidings/forwarding/drop_notices.hpp"
-#include "tidings/support/error.hpp"
 #include "tidings/forwarding/events.hpp"
-#include "tidings/codec/frames.hpp"
 #include "tidings/forwarding/options.hpp"
-#include "tidings/tracking/delivery_recorder.hpp"
-#include "tidings/forwarding/sink.hpp"
+#include "tidings/forwarding/partial_frames.hpp"
 #include "tidings/forwarding/prelogin_memory.hpp"
+#include "tidings/forwarding/sink_table.hpp"
 #include "tidings/stomp/message_writer.hpp"
+#include "tidings/support/error.hpp"
+#include "tidings/tracking/delivery_recorder.hpp"
 
 namespace tidings {
 
@@ -64,11 +63,7 @@ public:
         return *connection;
     }
 
-    Sink& sink_at(uint32_t index) {
-        if (index >= sinks_.size() || sinks_[index].kind == Sink::Kind::Free)
-            throw UsageError{"E_NO_SINK", "no such sink"};
-        return sinks_[index];
-    }
+    Sink& sink_at(uint32_t index) { return sinks_.at(index); }
 
     // ---- what is recorded
 
@@ -84,17 +79,11 @@ public:
     // ---- sinks
 
     // The number the next sink will have.
-    uint32_t next_sink() const {
-        return free_sinks_.empty() ? static_cast<uint32_t>(sinks_.size()) : free_sinks_.back();
-    }
+    uint32_t next_sink() const { return sinks_.next(); }
 
     Sink& add_sink(Sink::Kind kind) {
-        const uint32_t index = next_sink();
-        if (free_sinks_.empty()) sinks_.emplace_back();
-        else free_sinks_.pop_back();
-        sinks_[index].kind = kind;
         recorder_.forget();
-        return sinks_[index];
+        return sinks_.add(kind);
     }
 
     // The sink of a link: it holds up publishers here, and loses what passes through when it is full.
@@ -120,16 +109,14 @@ public:
             release_waiters(sink);
             if (sink.noted) notices_.forget(index);
         }
-        sink = Sink{};
+        sinks_.retire(index);
         recorder_.forget();
-        retired_sinks_.push_back(index);
         relieve_memory();
     }
 
     // All events handed out before have been handled: none of them names a sink that is gone.
     std::vector<Event> take_events() {
-        free_sinks_.insert(free_sinks_.end(), retired_sinks_.begin(), retired_sinks_.end());
-        retired_sinks_.clear();
+        sinks_.reuse_retired();
         std::vector<Event> taken = events.take();
         relieve_memory();
         return taken;
@@ -501,8 +488,8 @@ private:
     }
 
     ConnectionTable connections_;
-    std::deque<Sink> sinks_;
-    std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
+    SinkTable sinks_;
+    std::vector<uint32_t> dirty_, resumable_, memory_waiters_;
     size_t held_bytes_ = 0;  // of output, backlogs and input
     size_t fresh_bytes_ = 0;
     StompRenderer stomp_;

@@ -48,7 +48,7 @@ private:
         if (give(subscription, more)) std::memset(payload + 4, 0, 4);
     }
 
-    size_t seen_ = 0;  // bytes at the front of the tail
+    size_t seen_ = 0;     // bytes at the front of the tail
     bool ended_ = false;  // at a frame that what follows may depend on
 };
 

@@ -43,21 +43,21 @@ struct alignas(64) Sink {
     StompVersion version = StompVersion::V12;  // if it speaks STOMP
     Policy policy = Policy::PushBack;
     bool no_local = false;
-    bool stalled = false;      // takes nothing: no longer holds up publishers, loses messages instead
-    bool leaving = false;      // Python was told to disconnect it
-    bool queued = false;       // it has a backlog, and is in its connection's list of those
-    bool noted = false;        // its subscriber must be told of drops
+    bool stalled = false;  // takes nothing: no longer holds up publishers, loses messages instead
+    bool leaving = false;  // Python was told to disconnect it
+    bool queued = false;   // it has a backlog, and is in its connection's list of those
+    bool noted = false;    // its subscriber must be told of drops
     uint32_t connection = 0;
-    uint32_t number = 0;       // of the subscription, as its client counts
+    uint32_t number = 0;  // of the subscription, as its client counts
     int64_t credit = unlimited;
     uint64_t delivered = 0;
-    std::string label;         // how its frames begin, in STOMP; empty: it speaks the native protocol
+    std::string label;  // how its frames begin, in STOMP; empty: it speaks the native protocol
     uint64_t dropped = 0;
     std::array<uint64_t, drop_reasons.size()> untold{};  // of these, by reason, what its subscriber was not told yet
     size_t backlog_bytes = 0, backlog_bytes_max = 0;
-    int64_t moved_ms = 0;      // when something last left the backlog, or began to wait in it
-    std::deque<Waiting> backlog;       // for credit, or for room in the output
-    std::vector<uint32_t> waiters;     // publishing connections that are pushed back because of this sink
+    int64_t moved_ms = 0;           // when something last left the backlog, or began to wait in it
+    std::deque<Waiting> backlog;    // for credit, or for room in the output
+    std::vector<uint32_t> waiters;  // publishing connections that are pushed back because of this sink
 
     // Take back what is left of the credit; unlimited credit counts as none.
     uint32_t take_credit() { return credit == unlimited ? 0 : static_cast<uint32_t>(std::exchange(credit, 0)); }

@@ -94,9 +94,9 @@ private:
     }
 
     int64_t steps_ = 0, pool_ = 0, shared_pool_ = 0;
-    int64_t free_ = 0;  // what filters may still take in all without the pool
+    int64_t free_ = 0;              // what filters may still take in all without the pool
     int64_t start_ = 0, left_ = 0;  // what this filter may take, its own and the pool, and what is left of that
-    uint64_t taken_ = 0;  // by those before
+    uint64_t taken_ = 0;            // by those before
     uint64_t message_ = 0;
     bool used_ = false;  // whether any of this message's filters before took something
 };

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "tidings/codec/codec.hpp"
+#include "tidings/codec/predicate.hpp"
 #include "tidings/matching/column.hpp"
 #include "tidings/matching/hash_index.hpp"
 #include "tidings/matching/position.hpp"
-#include "tidings/codec/predicate.hpp"
 
 namespace tidings {
 
@@ -41,7 +41,7 @@ struct Candidate {
 
 // The subscribers reached through a constraint: those that need nothing else, and candidates.
 struct Lists {
-    Column<uint32_t> plain;  // sorted tokens without flags
+    Column<uint32_t> plain;   // sorted tokens without flags
     Column<uint32_t> marked;  // sorted tokens with flags
     Column<Candidate> candidates;
 
@@ -68,7 +68,7 @@ struct Interned {
     Value value;  // its text is owned by the table
     uint32_t attribute = none, references = 0;
     uint32_t line = none, bound = 0;  // of bounds
-    uint32_t next = none;  // the next pattern with the same access key
+    uint32_t next = none;             // the next pattern with the same access key
     Op op = Op::Exists;
     bool negated = false;
     Form form = Form::Direct;
@@ -124,11 +124,11 @@ struct AttributeRecord {
     std::string name;
     uint64_t hash = 0;
     uint32_t references = 0;
-    uint32_t listed = 0, patterns = 0;  // constraints of that form, and patterns among them
-    uint32_t presence = none;  // the number of its EXISTS, if that is in use
+    uint32_t listed = 0, patterns = 0;                      // constraints of that form, and patterns among them
+    uint32_t presence = none;                               // the number of its EXISTS, if that is in use
     std::array<uint32_t, 4> lines{none, none, none, none};  // by kind
-    std::unique_ptr<PatternKeys> keys;  // once there is a pattern
-    uint32_t keyless = none;  // first pattern without an access key
+    std::unique_ptr<PatternKeys> keys;                      // once there is a pattern
+    uint32_t keyless = none;                                // first pattern without an access key
     uint32_t first_block = none, blocks = 0;
 };
 

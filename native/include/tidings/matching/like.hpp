@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/matching/budget.hpp"
 #include "tidings/codec/utf8.hpp"
+#include "tidings/matching/budget.hpp"
 
 namespace tidings {
 
@@ -175,8 +175,8 @@ private:
     }
 
     std::array<uint8_t, 128> ascii_;  // places among points_
-    std::vector<uint32_t> points_;  // the characters, sorted; points_[i] is accepted by the elements in
-    std::vector<size_t> firsts_;  // words_[firsts_[i]] to words_[firsts_[i + 1] - 1]
+    std::vector<uint32_t> points_;    // the characters, sorted; points_[i] is accepted by the elements in
+    std::vector<size_t> firsts_;      // words_[firsts_[i]] to words_[firsts_[i + 1] - 1]
     std::vector<Word> words_;
     std::vector<uint64_t> wild_;
     size_t size_;
@@ -245,7 +245,7 @@ public:
     size_t words() const { return table_ ? table_->words() : 0; }
 
 private:
-    std::string literal_;  // of a plain run
+    std::string literal_;             // of a plain run
     std::vector<uint32_t> elements_;  // of one with `_`: code points, or any
     std::unique_ptr<const LikeTable> table_;
 };

@@ -36,6 +36,7 @@
 #pragma once
 #include "tidings/codec/batch.hpp"
 #include "tidings/matching/matcher_index.hpp"
+#include "tidings/matching/met_values.hpp"
 
 namespace tidings {
 
@@ -91,7 +92,7 @@ public:
         index_.budget.set_steps(steps);
         index_.overruns.in_doubt = in_doubt;
     }
-    uint64_t steps() const { return index_.budget.taken(); }  // in all
+    uint64_t steps() const { return index_.budget.taken(); }       // in all
     uint64_t overruns() const { return index_.overruns.count(); }  // filters given up, each once a message
     // Ids concerned since the last call, and for how many messages; looks through all.
     std::vector<std::pair<uint32_t, uint64_t>> take_overruns() { return index_.take_overruns(); }
@@ -100,17 +101,6 @@ public:
     }
 
 private:
-    // Matches of the current message so far: columns, each filled as far as its count says. A block is entered only
-    // where it has something, so that no loop is surprised by an empty one.
-    struct Met {
-        const Payload *satisfying, *reaching, *proposing;  // constraints, subscribers, candidates
-        const Value* value;
-        uint32_t attribute, equality, line, bounded;  // bounded: a line whose lone bounds no block has copied
-    };
-    struct Counts {
-        uint32_t satisfying = 0, reaching = 0, proposing = 0, attributes = 0, equalities = 0, lines = 0, bounded = 0;
-    };
-
     // Room for every constraint, line and attribute there is; between messages everything in it is reset.
     void prepare() {
         const auto fit = [](auto& column, size_t size, auto value) {
@@ -193,8 +183,8 @@ private:
         const size_t count = message.attributes.size();
         if (met_.size() < count) met_.resize(count);
         lists_.clear();
-        counts_ = Counts{};
-        Counts counts;
+        counts_ = MetCounts{};
+        MetCounts counts;
         for (size_t i = 0; i < count; ++i) {
             const Attribute& attribute = message.attributes[i];
             if (last_) read_ahead(attribute);
@@ -216,9 +206,9 @@ private:
         if (!index_.always.empty()) lists_.push_back(&index_.always);
     }
 
-    TIDINGS_INLINE void meet_block(const ValueBlock& block, const Attribute& attribute, Counts& counts) {
+    TIDINGS_INLINE void meet_block(const ValueBlock& block, const Attribute& attribute, MetCounts& counts) {
         const Payload& payload = *block.payload;
-        Met* const met = met_.data();
+        MetValue* const met = met_.data();
         met[counts.satisfying].satisfying = met[counts.reaching].reaching = met[counts.proposing].proposing = &payload;
         counts.satisfying += payload.satisfied != 0;
         counts.reaching += (payload.plain | payload.marked) != 0;
@@ -233,7 +223,7 @@ private:
     }
 
     // A value that satisfies nothing listed.
-    TIDINGS_INLINE void meet_unknown(uint32_t number, const Attribute& attribute, Counts& counts) {
+    TIDINGS_INLINE void meet_unknown(uint32_t number, const Attribute& attribute, MetCounts& counts) {
         met_[counts.attributes].value = &attribute.value;
         met_[counts.attributes++].attribute = number;
         const uint32_t line = index_.table.attribute(number).lines[static_cast<size_t>(attribute.value.kind())];
@@ -241,7 +231,7 @@ private:
     }
 
     // Line 0 may be met, too: that it changes nothing costs less than to ask.
-    TIDINGS_INLINE void meet_line(uint32_t line, uint32_t position, bool bounds_copied, Counts& counts) {
+    TIDINGS_INLINE void meet_line(uint32_t line, uint32_t position, bool bounds_copied, MetCounts& counts) {
         low_[line] = high_[line] = position;
         met_[counts.lines].line = met_[counts.bounded].bounded = line;
         counts.lines += line != 0;
@@ -483,9 +473,9 @@ private:
 
     MatcherIndex index_;
     const Attribute* last_ = nullptr;  // of the batch at hand, if there is one: nothing is read beyond it
-    std::vector<uint8_t> satisfied_;  // by listed constraint: the epoch of the last message that satisfied it
+    std::vector<uint8_t> satisfied_;   // by listed constraint: the epoch of the last message that satisfied it
     uint8_t epoch_ = 0;
-    std::vector<uint32_t> low_, high_;  // by line: the message's position, or what satisfies no bound
+    std::vector<uint32_t> low_, high_;   // by line: the message's position, or what satisfies no bound
     std::vector<const Value*> present_;  // by attribute, once it was needed
     bool present_known_ = false;
     std::vector<uint64_t> seen_;  // a bit for each marked token that was met
@@ -495,8 +485,8 @@ private:
     static constexpr size_t found_max = 1024;
     std::array<uint32_t, found_max + Payload::words_step> found_;  // tokens not yet emitted
     size_t gathered_ = 0;
-    std::vector<Met> met_;
-    Counts counts_;
+    std::vector<MetValue> met_;
+    MetCounts counts_;
     std::vector<const Lists*> lists_;  // besides those in blocks: long ones, presence, always
     std::vector<uint32_t> programs_;
     AttributeFinder finder_;

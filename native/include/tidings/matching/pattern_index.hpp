@@ -16,8 +16,8 @@
 #include <bit>
 #include <utility>
 
-#include "tidings/matching/constraint_table.hpp"
 #include "tidings/forwarding/overruns.hpp"
+#include "tidings/matching/constraint_table.hpp"
 
 namespace tidings {
 
@@ -98,7 +98,7 @@ public:
 private:
     static constexpr unsigned prefix = 0, suffix = 1, inside = 2, keyless = 3;
     static constexpr size_t end_bytes_max = KeyLengths::length_max, inside_bytes_max = PatternKeys::inside_bytes_max;
-    static constexpr size_t long_bytes = 256;            // of a text with which the order of patterns may matter
+    static constexpr size_t long_bytes = 256;             // of a text with which the order of patterns may matter
     static constexpr size_t recent_bytes = 64;            // of a text in which pieces are likely to come again
     static constexpr size_t positions_at_once = 1 << 12;  // between two looks at the budget
     static constexpr uint64_t probe_steps = 24;
@@ -337,10 +337,10 @@ private:
     Overruns& overruns_;
     HashIndex heads_, member_heads_;
     Pages<Member> members_;
-    std::vector<uint32_t> pieces_;   // first patterns of the keys that a text has
-    std::vector<uint64_t> ordered_;  // patterns behind what they cost
+    std::vector<uint32_t> pieces_;     // first patterns of the keys that a text has
+    std::vector<uint64_t> ordered_;    // patterns behind what they cost
     std::array<uint64_t, 64> recent_;  // pieces of a text that were looked up lately, by their hash
-    std::vector<uint64_t> met_;      // a bit for each of pieces_ while a text is searched
+    std::vector<uint64_t> met_;        // a bit for each of pieces_ while a text is searched
 };
 
 }  // namespace tidings

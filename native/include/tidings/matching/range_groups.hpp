@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "tidings/matching/column.hpp"
-#include "tidings/support/hash.hpp"
 #include "tidings/matching/hash_index.hpp"
 #include "tidings/matching/position.hpp"
+#include "tidings/support/hash.hpp"
 
 namespace tidings {
 

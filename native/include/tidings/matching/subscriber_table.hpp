@@ -13,8 +13,8 @@
 
 namespace tidings {
 
-inline constexpr uint32_t token_crowd = 1u << 31;    // not a subscriber: the number of a list of them
-inline constexpr uint32_t token_marked = 1u << 30;   // may be found more than once for a message, or has a program
+inline constexpr uint32_t token_crowd = 1u << 31;   // not a subscriber: the number of a list of them
+inline constexpr uint32_t token_marked = 1u << 30;  // may be found more than once for a message, or has a program
 inline constexpr uint32_t token_program = 1u << 29;
 inline constexpr uint32_t token_mask = token_program - 1;
 

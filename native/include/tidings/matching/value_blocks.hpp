@@ -13,8 +13,8 @@
 #pragma once
 #include "tidings/matching/bound_list.hpp"
 #include "tidings/matching/pattern_index.hpp"
-#include "tidings/support/simd.hpp"
 #include "tidings/matching/subscriber_table.hpp"
+#include "tidings/support/simd.hpp"
 
 namespace tidings {
 
@@ -30,9 +30,9 @@ struct Payload {
     uint32_t line = 0, position = position_low;  // the value's place; without a line, on line 0, which has no bounds
     uint32_t satisfied = 0, plain = 0, marked = 0, long_lists = 0, candidates = 0;
     uint32_t text_bytes : 31 = 0;
-    uint32_t bounds_copied : 1 = 0;  // the subscribers of lone bounds are among those below
+    uint32_t bounds_copied : 1 = 0;         // the subscribers of lone bounds are among those below
     uint32_t next = none, previous = none;  // blocks of the same attribute
-    uint64_t hash = 0;  // of name and value
+    uint64_t hash = 0;                      // of name and value
 
     const uint32_t* satisfied_data() const { return reinterpret_cast<const uint32_t*>(this + 1); }
     const uint32_t* satisfied_end() const {
@@ -144,9 +144,9 @@ class ValueBlocks {
 public:
     struct Limits {
         size_t blocks = 1 << 15, bytes = 32u << 20;
-        size_t copied = 32;  // longer lists are referred to
+        size_t copied = 32;          // longer lists are referred to
         size_t copied_bounds = 256;  // on a line; what is copied of more would be no shorter to read than the list
-        size_t checked = 1024;  // an attribute with more blocks has them all marked when a pattern changes, and
+        size_t checked = 1024;       // an attribute with more blocks has them all marked when a pattern changes, and
         // gets no more blocks for values that satisfy nothing
     };
 
@@ -441,7 +441,7 @@ private:
     Limits limits_;
     Pages<ValueBlock, 8> blocks_;
     std::vector<Slot> slots_ = std::vector<Slot>(64);
-    std::vector<uint32_t> generations_;  // by attribute
+    std::vector<uint32_t> generations_;                                    // by attribute
     std::vector<uint32_t> satisfied_, long_, bound_plain_, bound_marked_;  // while a block is filled
     size_t count_ = 0, payload_bytes_ = 0;
     uint32_t hand_ = 0;

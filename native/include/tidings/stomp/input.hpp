@@ -100,7 +100,7 @@ public:
     std::string_view publishes() const { return publishes_; }
     // The bytes of input that the first `count` of them take.
     size_t used(size_t count) const { return count ? ends_[count - 1] : 0; }
-    const StompAcks& acks() const { return acks_; }                 // if they are next
+    const StompAcks& acks() const { return acks_; }     // if they are next
     const StompFrame& frame() const { return frame_; }  // if Control is next
     const CodecError& error() const { return error_; }  // if it is Broken
     uint32_t receipt() const { return receipt_; }       // that the broken frame asks for

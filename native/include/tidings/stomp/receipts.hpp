@@ -60,7 +60,7 @@ private:
         return number;
     }
 
-    uint32_t next_ = 1, first_ = 0;  // first: the number of the first fresh one, those of the others follow
+    uint32_t next_ = 1, first_ = 0;        // first: the number of the first fresh one, those of the others follow
     std::vector<std::string_view> fresh_;  // nullptr: taken, or kept
     std::unordered_map<uint32_t, std::string> kept_;
     std::string taken_;

@@ -10,8 +10,8 @@
 
 #include "tidings/codec/frames.hpp"
 #include "tidings/matching/like.hpp"
-#include "tidings/stomp/send_template.hpp"
 #include "tidings/stomp/receipts.hpp"
+#include "tidings/stomp/send_template.hpp"
 
 namespace tidings {
 
@@ -69,15 +69,15 @@ struct StompState {
         Acks acks = Acks::None;
     };
     StompVersion version = StompVersion::V12;
-    size_t searched = 0;                                  // see StompFramer
-    uint32_t publisher = 0, broker = 0;                   // of the ids of its messages
+    size_t searched = 0;                 // see StompFramer
+    uint32_t publisher = 0, broker = 0;  // of the ids of its messages
     int64_t last_ms = 0;
     uint16_t counter = 0;
-    std::string temporary;                                // what the names of its temporary destinations begin with
-    StompReceipts receipts;                               // not answered yet
-    StompSendTemplates send_templates;                                     // of its SEND frames
-    uint32_t asked = 0;                                   // the receipt of the frame that Python is asked about
-    std::unordered_map<uint32_t, Label> labels;           // by subscription
+    std::string temporary;                       // what the names of its temporary destinations begin with
+    StompReceipts receipts;                      // not answered yet
+    StompSendTemplates send_templates;           // of its SEND frames
+    uint32_t asked = 0;                          // the receipt of the frame that Python is asked about
+    std::unordered_map<uint32_t, Label> labels;  // by subscription
     std::vector<std::pair<std::string, uint16_t>> transactions;  // by the client's name: session
 
     std::string_view label(uint32_t subscription) const {

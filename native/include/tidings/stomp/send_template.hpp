@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/support/scratch.hpp"
-#include "tidings/stomp/frame.hpp"
 #include "tidings/codec/writer.hpp"
+#include "tidings/stomp/frame.hpp"
+#include "tidings/support/scratch.hpp"
 
 namespace tidings {
 
@@ -216,12 +216,12 @@ private:
     std::string head_, publish_;  // the frame up to its body, and what it became
     std::vector<Line> lines_;
     std::vector<Attribute> attributes_;
-    size_t length_ = 0;           // of its body, if it said so; otherwise SIZE_MAX
+    size_t length_ = 0;  // of its body, if it said so; otherwise SIZE_MAX
     uint32_t rules_ = 0;
     StompVersion version_ = StompVersion::V12;
-    bool asks_ = false;           // for a receipt
+    bool asks_ = false;  // for a receipt
     bool open_ = false;
-    bool changed_ = false;        // since then: of the frame at hand
+    bool changed_ = false;  // since then: of the frame at hand
     size_t size_ = 0;
     std::string_view receipt_, destination_;
 };

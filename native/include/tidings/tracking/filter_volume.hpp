@@ -24,8 +24,8 @@ struct VolumeShape {
     uint64_t capacity;
     uint32_t doublings_max;  // of both
     int64_t wanted_ms;       // for how long one should be filled: 2·T_s + T_j
-    uint64_t young_max;  // the number of ids kept as they are before they become a filter
-    bool exact;          // … for ever
+    uint64_t young_max;      // the number of ids kept as they are before they become a filter
+    bool exact;              // … for ever
 };
 
 struct FilterVolume {
@@ -34,10 +34,10 @@ struct FilterVolume {
         int64_t began_ms = 0, now_ms = 0;
     };
 
-    std::vector<uint32_t> owners;          // histories
+    std::vector<uint32_t> owners;  // histories
     int64_t late_ms = 0,
-            early_ms = 0;     // what is older than the volume by more than this, or further ahead, is a straggler
-    bool mixed = false;                    // to some of its owners only what is older still
+            early_ms = 0;  // what is older than the volume by more than this, or further ahead, is a straggler
+    bool mixed = false;    // to some of its owners only what is older still
     bool has_range = false, busy = false;  // busy: the filter before was full
     uint32_t doublings = 0;                // how much larger than usual its filter is
     uint64_t count = 0, stored_count = 0;

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <vector>
 
-#include "tidings/tracking/bloom.hpp"
 #include "tidings/support/simd.hpp"
+#include "tidings/tracking/bloom.hpp"
 
 namespace tidings {
 
@@ -203,7 +203,7 @@ private:
 
     const uint64_t bits_;
     const uint32_t hashes_;
-    uint32_t begin_ = 0;  // of the chunk that positions are of
+    uint32_t begin_ = 0;                        // of the chunk that positions are of
     std::array<Times, slots / chunk> spans_{};  // of each chunk
     std::vector<uint32_t> positions_;
 };

@@ -33,7 +33,7 @@ struct TrackerOptions {
     uint64_t capacity = 2521;
     uint32_t doublings = 0;  // of bits and capacity, for histories that fill filters too fast
     int64_t skew_ms = 250, jitter_ms = 0, persist_ms = 1000;
-    bool retain = true;  // a filter stored on time goes on being filled
+    bool retain = true;     // a filter stored on time goes on being filled
     bool forwards = false;  // a history for each neighbour too
 };
 
@@ -45,7 +45,7 @@ struct TrackedFilter {
     bool full = false, has_range = false;
     int64_t first_ms = 0, last_ms = 0, opened_ms = 0, stored_ms = 0;
     std::vector<int64_t> singles;
-    bool exact = false;  // data is the ids themselves
+    bool exact = false;                       // data is the ids themselves
     std::shared_ptr<const std::string> data;  // the same for all histories that have taken the same ids
 };
 
@@ -198,7 +198,7 @@ private:
         Kind kind = Kind::Publish;
         uint32_t origin = 0, peer = 0;
         uint64_t sequence = 0;
-        int64_t late_ms = 0;  // what is older than a volume by more than this is a straggler
+        int64_t late_ms = 0;                   // what is older than a volume by more than this is a straggler
         std::shared_ptr<FilterVolume> volume;  // from the first flush on
     };
 
@@ -481,8 +481,8 @@ private:
     const TrackerOptions options_;
     const VolumeShape shape_;
     std::vector<History> histories_;
-    std::vector<Marks> marks_;  // of each history
-    std::vector<uint32_t> free_, dirty_, leaders_;  // dirty: have marks; leaders: of these, one for each volume
+    std::vector<Marks> marks_;                          // of each history
+    std::vector<uint32_t> free_, dirty_, leaders_;      // dirty: have marks; leaders: of these, one for each volume
     std::vector<std::shared_ptr<FilterVolume>> fresh_;  // begun in this flush
     Point publish_, route_;
     std::vector<Point> subscribers_;
