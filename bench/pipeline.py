@@ -45,7 +45,7 @@ def child(module: str, *arguments: object) -> str:
 
 
 def session(folder: Path, master: str, cores: int, *counts: int) -> dict[str, Any]:
-    """What traces cost in a new session."""
+    """Times traces in a new session."""
     found: dict[str, Any] = json.loads(child("bench.pipeline_trace", folder, master, cores, *counts).splitlines()[-1])
     return found
 

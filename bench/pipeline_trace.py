@@ -1,7 +1,7 @@
 """Traces in a Spark session of its own, for bench.pipeline: python -m bench.pipeline_trace FOLDER MASTER CORES COUNT…
 
 Prints a JSON object: of each count the rows, CPU time and wall time. CORES: the whole session, JVM and workers, stays
-on so many. Every session is a new process: a JVM that has compiled its code before would win any comparison.
+on that number. Every session is a new process: a JVM that has compiled its code before would win any comparison.
 """
 
 import json

@@ -4,7 +4,7 @@ import inspect
 import re
 
 import pytest
-from docs.pages import api, console, members, metrics
+from docs.pages import api, blocking_client, console, members, metrics
 
 import tidings
 from tidings.client import sync
@@ -34,6 +34,11 @@ def test_the_api_page_has_what_the_blocking_client_offers_too(reference: str) ->
     assert "**`errors: deque[TidingsError]`**" in section(reference, "Client")
 
 
+def test_the_blocking_client_is_what_its_generator_makes() -> None:
+    """After a change of the asynchronous client: python -m docs.pages.blocking_client"""
+    assert blocking_client.TARGET.read_text() == blocking_client.source()
+
+
 def test_the_api_page_has_the_public_methods_of_all_classes_but_the_internal_ones(reference: str) -> None:
     for one in api.CLASSES:
         methods = inspect.getmembers(one, lambda member: inspect.isfunction(member) or inspect.ismethod(member))
@@ -59,7 +64,7 @@ def test_the_api_page_has_the_fields_of_records(record: type, reference: str) ->
 
 
 def test_the_api_page_says_what_fields_mean(reference: str) -> None:
-    page = section(reference, "Page")
+    page = section(reference, "RetainedPage")
     assert "**`next: int`** the offset to go on from" in page
     assert "**`messages: list[tuple[int, tidings.model.message.Message]]`**" in page
 

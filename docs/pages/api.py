@@ -14,7 +14,7 @@ from tidings.client import sync
 from tidings.client.advertisements import Advertisement
 from tidings.client.connection.answers import Receipt
 from tidings.client.queue import Browsed, Queue
-from tidings.client.retained import Retained, RetainedPage
+from tidings.client.retained import RetainedPage, RetainedSubscription
 from tidings.model.event_type import EventType
 from tidings.model.message_id import MessageId
 from tidings.tracking.query.path import Hop, Path
@@ -26,7 +26,7 @@ CLASSES: list[Any] = [
     tidings.Delivery,
     tidings.Transaction,
     Queue,
-    Retained,
+    RetainedSubscription,
     Advertisement,
     Receipt,
     Browsed,
@@ -71,7 +71,7 @@ INTERNAL: dict[type, frozenset[str]] = {
             "disconnected",
             "end",
             "finish",
-            "give_back",
+            "return_seen",
             "leave",
             "number",
             "request",
@@ -82,7 +82,7 @@ INTERNAL: dict[type, frozenset[str]] = {
     ),
     tidings.Delivery: frozenset({"generation", "need_tag", "tag"}),
     tidings.Transaction: frozenset({"check", "left", "lost", "session", "use"}),
-    Retained: frozenset({"make"}),
+    RetainedSubscription: frozenset({"make"}),
     Advertisement: frozenset({"number", "request"}),
     Receipt: frozenset({"confirmation"}),
     tidings.Selector: frozenset({"tree"}),

@@ -1,4 +1,4 @@
-"""The client: `connect` for asyncio, `sync.connect` for everybody else."""
+"""The client: `connect` for asyncio, `sync.connect` for blocking calls."""
 
 from tidings.client import sync
 from tidings.client.client import Client

@@ -1,11 +1,11 @@
-"""Saying beforehand what will be published, which routing schemes such as covering need.
+"""Advertisements: announcements of what will be published, required by routing schemes such as covering.
 
     offer = await client.advertise("ticks.>", selector="price > 0")
     offer.used                     # whether the broker's routing scheme uses it
     await offer.withdraw()
 
 Subscribers at other brokers receive what is published after their interest has come back along the advertisement,
-usually some round trips later. After a lost connection advertisements are made anew.
+usually some round trips later. After a lost connection advertisements are sent again.
 """
 
 import itertools
@@ -19,21 +19,24 @@ from tidings.protocols.native.frames import FrameType, control, field
 
 
 class Advertisement:
+    """An announcement that messages to a topic pattern will be published."""
+
     def __init__(self, client: "AdvertisementRequests", number: int, destination: str, selector: str) -> None:
         self._client, self.number = client, number
         self.destination, self.selector = destination, selector
-        self.used = False  # whether the broker's routing scheme uses it
+        self.used = False  # the broker's routing scheme uses it
 
     def request(self, receipt: int) -> bytes:
         fields: dict[str, Value] = {"number": self.number, "destination": self.destination, "selector": self.selector}
         return control(FrameType.ADVERTISE, {**fields, "receipt": receipt})
 
     async def withdraw(self) -> None:
+        """Withdraw the advertisement."""
         await self._client.withdraw(self.number)
 
 
 class AdvertisementRequests(ABC):
-    """A client's part in this."""
+    """The client's methods for advertisements."""
 
     def __init__(self) -> None:
         self._advertisements: dict[int, Advertisement] = {}
@@ -43,7 +46,7 @@ class AdvertisementRequests(ABC):
     async def request(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
-        """Ask the broker; the answer's fields."""
+        """Send a request and return the fields of the answer."""
 
     async def advertise(
         self, destination: str | Destination | DestinationPattern, selector: str | None = None
@@ -63,5 +66,5 @@ class AdvertisementRequests(ABC):
             )
 
     def advertised_again(self) -> Iterator[bytes]:
-        """For a new connection. Without a receipt: what is refused is told as an error that no call could raise."""
+        """Frames for a new connection, without a receipt: a refusal is reported as an asynchronous error."""
         return (one.request(0) for one in self._advertisements.values())

@@ -1,4 +1,4 @@
-"""What callers pass, checked before anything is sent: a wrong argument is the caller's error, at once and by name.
+"""Checks arguments of the client's methods before anything is sent, and names the wrong one in a UsageError.
 
 >>> text("selector", None)
 Traceback (most recent call last):
@@ -25,7 +25,7 @@ def text(name: str, value: object) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise _wrong(f"{name} holds half of a surrogate pair, at {error.start}") from None
+        raise _wrong(f"{name} contains an unpaired surrogate at position {error.start}") from None
     return value
 
 
@@ -57,14 +57,14 @@ def whole(name: str, value: object, bits: int = 32) -> int:
 
 
 def seconds(name: str, value: object) -> float:
-    """A time that need not be finite, but must be one."""
+    """A duration; infinity is allowed, NaN is not."""
     if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
         raise _wrong(f"{name} must be a number of seconds")
     return value
 
 
 def milliseconds(name: str, value: object, bits: int = 48) -> int:
-    """Of a number of seconds."""
+    """Seconds converted to whole milliseconds."""
     try:
         return whole(name, round(seconds(name, value) * 1000), bits)
     except (UsageError, OverflowError):
@@ -75,7 +75,7 @@ def tag_list(value: Iterable[int]) -> tuple[int, ...]:
     try:
         return tuple(whole("a tag", tag, 64) for tag in value)
     except TypeError:
-        raise _wrong(f"tags must be several whole numbers, not {type(value).__name__}") from None
+        raise _wrong(f"tags must be an iterable of whole numbers, not {type(value).__name__}") from None
 
 
 def _wrong(reason: str) -> UsageError:

@@ -1,4 +1,4 @@
-"""What goes wrong without a call that could raise it: kept for who looks, and told to who wants to hear."""
+"""Keeps the last 100 asynchronous errors and passes each to `on_error`."""
 
 import logging
 from collections import deque
@@ -20,5 +20,5 @@ class AsyncErrors:
         if self._on_error is not None:
             try:
                 self._on_error(error)
-            except Exception:  # it is called while a frame is read, whose other half must not be lost
+            except Exception:  # called while a frame is read: the rest of the frame must not be lost
                 log.exception("on_error failed")

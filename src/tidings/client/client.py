@@ -5,13 +5,12 @@
         await client.publish("ticks.xyz", {"stock": "XYZ", "price": 50})
         async for message in ticks: ...
 
-When the connection breaks the client connects again, with growing pauses, makes its subscriptions anew and sends
-again what was not confirmed, marked as perhaps sent before. A request under way meanwhile waits; it fails only when the
-client gives up.
+When the connection breaks the client reconnects, with growing pauses, subscribes again and resends unconfirmed
+publications, marked as possibly sent before. A request in progress waits; it fails only when the client gives up.
 
-What goes wrong without a call that could raise it (the broker ends the connection and says why, a publication without
-confirmation is refused, messages of a subscription were dropped) is in `client.errors`, and passed to the `on_error`
-given to `connect`.
+Errors that no call can raise (the broker closes the connection with a reason, a publication without confirmation is
+refused, messages of a subscription were dropped) are kept in `client.errors` and passed to the `on_error` given to
+`connect`.
 """
 
 import asyncio
@@ -60,18 +59,21 @@ from tidings.protocols.native.frames import (
 )
 
 WINDOW = 1000
-HURRIED = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)  # leaving with one of these waits for nothing
+HURRIED = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)  # closing because of one of these does not wait
 
 
 class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Transacting):
+    """The asyncio client; created by `connect`."""
+
     def __init__(self, options: ConnectOptions) -> None:
         RetainedRequests.__init__(self)
         AdvertisementRequests.__init__(self)
         EventTypes.__init__(self)
         self._unheard = AsyncErrors(options.on_error)
-        self.errors: deque[TidingsError] = self._unheard.errors  # that no call could raise
-        handlers = Handlers(self._received, self._made, self._writable, self._lost, self._over)
-        self._line = ReconnectingConnection(options, self._unheard, handlers)
+        self.errors: deque[TidingsError] = self._unheard.errors  # the latest asynchronous errors, at most 100
+        self._line = ReconnectingConnection(
+            options, self._unheard, Handlers(self._received, self._made, self._writable, self._lost, self._over)
+        )
         self._subscriptions: dict[int, Subscription] = {}
         self.pages: dict[int, QueuePage] = {}  # of queues that are being browsed
         self._requests = Requests()
@@ -113,9 +115,9 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
     async def close(self, timeout: float | None = None) -> None:
         """Wait until all that was published has reached the broker, and persistent messages its disk; then close.
 
-        After `timeout` seconds (`close_seconds` of `connect` unless given: 10) it closes all the same and raises
-        E_UNSENT, which says how many publications may not have reached the broker. Leaving the `async with` block does
-        the same; after an exception E_UNSENT is in `errors` instead, and after a cancellation nothing is waited for.
+        After `timeout` seconds (default: `close_seconds` of `connect`, 10) it closes anyway and raises E_UNSENT with
+        the number of publications that may not have reached the broker. Leaving the `async with` block does the same;
+        after an exception E_UNSENT is in `errors` instead, and after a cancellation nothing is waited for.
         """
         unsent = await self._leave(self._close_seconds if timeout is None else seconds("timeout", timeout))
         if unsent is not None:
@@ -136,7 +138,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
             if count := self._outbox.pending:
                 self._unheard.note(unsent(count, "close was cancelled"))
             raise
-        finally:  # even if that is cancelled: who leaves has left
+        finally:  # also when cancelled
             await self._line.close(grace)
         return unsent(count, f"the client was closed after {timeout:g} s at most") if count else None
 
@@ -148,7 +150,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
         if self.connected:
             for subscription in self._subscriptions.values():
                 subscription.leave(finished=finished)
-                subscription.give_back()
+                subscription.return_seen()
                 self._dismissing.dismiss(subscription.number)
         return count
 
@@ -179,10 +181,10 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
     ) -> Receipt:
         """Send a message. A persistent one is on the broker's disk when this returns.
 
-        This waits while the broker takes nothing more, and for the program's own readers if the message may come back
-        to one of its subscriptions; whoever is cancelled meanwhile has sent nothing.
-        `wait=False` returns at once, for many messages under way at a time: `await receipt.confirmed()` later. A
-        non-persistent message is not confirmed unless `wait=True`. `expires_in` is in seconds.
+        This waits while the broker accepts no more data, and for the program's own readers if the message may come back
+        to one of its subscriptions; a call cancelled while it waits has sent nothing. `wait=False` returns at
+        once, to have many messages in flight: `await receipt.confirmed()` later. A non-persistent message is
+        not confirmed unless `wait=True`. `expires_in` is in seconds.
         """
         whole("session", session, 16)
         ids = await self._line.ready()
@@ -232,11 +234,12 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
         """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
 
         When this returns the subscription is active: nothing published afterwards is missed. `durable` names a
-        subscription that the broker keeps while you are away; `shared` one whose messages are divided among all who
-        name it at this broker (at another one they are another group); shared="name", durable=True is both. With
-        ack="client" each message must be acknowledged. `policy` says what happens when you do not keep up: push-back,
-        drop-oldest, drop-newest or disconnect. `no_local`: not what this client publishes; for topics with ack="auto",
-        neither durable nor shared.
+        subscription that the broker keeps while the client is disconnected; `shared` one whose messages are
+        divided among all subscribers that name it at this broker (at another broker they are another group);
+        shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` is
+        applied to a subscriber that does not keep up: push-back, drop-oldest, drop-newest or disconnect.
+        `no_local` excludes this client's own messages; only for topics with ack="auto", neither durable nor
+        shared.
         """
         fields = subscribe_fields(
             destination,
@@ -275,9 +278,11 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
         subscription.active = True
         return subscription
 
-    def ended(self, subscription: Subscription, error: TidingsError) -> None:
-        self._forget(subscription.number)
-        subscription.end(error)
+    def ended(self, number: int, error: TidingsError) -> None:
+        """The broker refused to restore a subscription."""
+        subscription = self._forget(number)
+        if subscription is not None:
+            subscription.end(error)
 
     def _forget(self, number: int) -> Subscription | None:
         self._echoes.remove(number)
@@ -289,8 +294,10 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
                 await self._dismissing.dismiss(number)
 
     async def forget(self, durable: str, *, shared: bool = False, owner: str | None = None) -> None:
-        """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it. Who may
-        manage everything may delete another's: `owner` is its client id, with its user's name before it: alice/id."""
+        """Delete a durable subscription of this client id (or a shared one of all clients) and its waiting messages.
+
+        A user with permission to manage everything may delete another client's: `owner` is that client's id, preceded
+        by its user's name: alice/id."""
         fields: dict[str, Value] = {"durable": a_name("durable", durable)}
         if owner is not None:
             fields["owner"] = text("owner", owner)
@@ -302,7 +309,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
         )
 
     def queue(self, name: str | Destination) -> Queue:
-        """A queue to look into and tidy up; see `tidings.client.queue`."""
+        """A queue to browse and manage; see `tidings.client.queue`."""
         return Queue(self, name)
 
     def transaction(self) -> Transaction:
@@ -382,7 +389,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
     # --- loss and return ------------------------------------------------------------------------------------------
 
     def _made(self, link: Transport) -> None:
-        """What a new connection must know."""
+        """Restore subscriptions, advertisements, requests and unconfirmed publications on a new connection."""
         for subscription in list(self._subscriptions.values()):
             if subscription.active:  # the others are among the requests below
                 self._resubscribing.repeat(subscription)

@@ -1,7 +1,7 @@
-"""A message as a subscriber gets it: the message, how often it was tried, and a way to say that it is done."""
+"""A delivered message with its attempt count and its acknowledgement."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
@@ -10,8 +10,11 @@ from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.protocols.native.frames import ACK_CUMULATIVE, ACK_DEAD, ACK_RETRY
 
-if TYPE_CHECKING:
-    from tidings.client.subscription import Subscription
+
+class Settler(Protocol):
+    """Sends the verdict on a delivery to the broker; implemented by `Subscription`."""
+
+    async def settle(self, delivery: "Delivery", flags: int) -> None: ...
 
 
 class Delivery:
@@ -19,7 +22,7 @@ class Delivery:
 
     __slots__ = ("_subscription", "_tag", "attempt", "generation", "message")
 
-    def __init__(self, subscription: "Subscription", message: Message, attempt: int, tag: int, generation: int) -> None:
+    def __init__(self, subscription: Settler, message: Message, attempt: int, tag: int, generation: int) -> None:
         self.message = message
         self.attempt = attempt
         self.generation = generation  # of the connection it came by: tags mean nothing on another one
@@ -49,7 +52,7 @@ class Delivery:
 
     @property
     def redelivered(self) -> bool:
-        """It may have been delivered before: to you, or to somebody who shares the subscription."""
+        """True if it may have been delivered before, to this client or to another one on the subscription."""
         return self.attempt > 1
 
     @property
@@ -57,15 +60,15 @@ class Delivery:
         return self._tag
 
     async def ack(self, *, cumulative: bool = False) -> None:
-        """Done with it (`cumulative`: and with all before it). It will not come again."""
+        """Acknowledge it (`cumulative`: and all before it). It is not delivered again."""
         await self._subscription.settle(self, ACK_CUMULATIVE if cumulative else 0)
 
     async def retry(self) -> None:
-        """Not done: it shall be delivered again, to this or another consumer."""
+        """Return it for redelivery to this or another consumer."""
         await self._subscription.settle(self, ACK_RETRY)
 
     async def reject(self) -> None:
-        """It cannot be processed: to the dead letters."""
+        """Move it to the dead letters: it cannot be processed."""
         await self._subscription.settle(self, ACK_DEAD)
 
     def need_tag(self) -> int:

@@ -6,7 +6,7 @@
     await client.publish_event("Trade", {"price": 50.0})
 
 An event is checked here before it is sent, and again by the broker. Advertisements last as long as the client: after a
-broken connection they are made anew.
+lost connection they are sent again.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ from tidings.protocols.native.frames import FrameType, control, field
 
 
 class EventTypes(ABC):
-    """A client's part in this."""
+    """The client's methods for event types."""
 
     def __init__(self) -> None:
         self._advertised: dict[str, tuple[str, TypeTree]] = {}  # by type: the topic of its events, and what they have
@@ -34,7 +34,7 @@ class EventTypes(ABC):
     async def request(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
-        """Ask the broker; the answer's fields."""
+        """Send a request and return the fields of the answer."""
 
     @abstractmethod
     async def publish(self, destination: str, properties: Mapping[str, Value] | None, body: bytes) -> Receipt:
@@ -60,11 +60,11 @@ class EventTypes(ABC):
         await self._about_types("remove", a_name("name", name), done_code="E_TYPE_UNKNOWN")
 
     async def types(self) -> list[EventType]:
-        """Those that this broker knows of, parents first: in a network that need not be all."""
+        """The types known to this broker, parents first; in a network, possibly not all."""
         return await self._about_types("show")
 
     async def get_type(self, name: str) -> list[EventType]:
-        """A type, after its ancestors, the root first; in a network it is looked for."""
+        """A type after its ancestors, the root first; in a network, other brokers are asked."""
         return await self._about_types("show", a_name("name", name))
 
     async def advertise_type(self, name: str) -> None:
@@ -73,6 +73,7 @@ class EventTypes(ABC):
         self._advertised[name] = (topic_of(tuple(one.name for one in chain)), TypeTree(chain))
 
     async def unadvertise_type(self, name: str) -> None:
+        """Withdraw the advertisement of an event type."""
         if self._advertised.pop(text("name", name), None) is None:
             raise UsageError("E_TYPE_UNADVERTISED", f"this client does not advertise event type {name!r}")
         await self._about_types("unadvertise", name, done_code="E_TYPE_UNADVERTISED")
@@ -91,7 +92,7 @@ class EventTypes(ABC):
     # --- for the client -------------------------------------------------------------------------------------------
 
     def types_advertised_again(self) -> Iterator[bytes]:
-        """For a new connection. Without a receipt: what is refused is told as an error that no call could raise."""
+        """Frames for a new connection, without a receipt: a refusal is reported as an asynchronous error."""
         return (_frame({"operation": "advertise", "name": name}, 0) for name in self._advertised)
 
     async def _about_types(

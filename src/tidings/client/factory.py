@@ -1,4 +1,4 @@
-"""`connect`: the way in."""
+"""`connect`: creates an asyncio client."""
 
 import ssl
 from collections.abc import Callable
@@ -24,8 +24,8 @@ def connect(
 ) -> Client:
     """A client for `tidings://host:port` (`tidings+tls://` for TLS). Use it with `async with`, or `await` it.
 
-    `client_id` names the owner of durable subscriptions; give one if you make any. `on_error` is called with what no
-    call could raise: why the broker ended the connection, refused a publication that nobody waits for, or dropped
+    `client_id` names the owner of durable subscriptions; give one if you make any. `on_error` is called with errors
+    that no call can raise: the broker closed the connection, refused a publication without confirmation, or dropped
     messages of a subscription. `close_seconds` is how long `close` waits until all that was published has arrived.
     """
     if tls is not None and not isinstance(tls, ssl.SSLContext):

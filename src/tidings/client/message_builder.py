@@ -1,4 +1,4 @@
-"""A message made of what a caller of `publish` gives."""
+"""Builds a message from the arguments of `publish`."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from tidings.model.values import Value
 
 
 async def next_id(ids: MessageIdSource) -> MessageId:
-    """Of a source that may have to wait: more in one millisecond than there are numbers for."""
+    """The next id; waits when the numbers of this millisecond are used up."""
     while (found := ids.next(now_ms())) is None:
         await asyncio.sleep(ids.wait_ms(now_ms()) / 1000)
     return found
@@ -31,7 +31,7 @@ def compose(
     reply_to: str | Destination | None = None,
     type: str | None = None,
 ) -> Message:
-    """The arguments of `Client.publish`; a UsageError says what is wrong with them."""
+    """A message from the arguments of `Client.publish`; raises UsageError for a wrong one."""
     if properties is not None and not isinstance(properties, Mapping):
         raise UsageError("E_MESSAGE_FIELD", f"properties must be a mapping, not {_kind(properties)}")
     return Message(

@@ -1,4 +1,4 @@
-"""What a client asks about the network instead of with it: where a message went, how a broker is."""
+"""Queries about the network: the path of a message, the state of a broker."""
 
 import json
 from abc import ABC, abstractmethod
@@ -14,19 +14,19 @@ from tidings.tracking.query.path_json import from_json
 
 
 class Observing(ABC):
-    """A client's part in this."""
+    """The client's methods for these queries."""
 
     @abstractmethod
     async def request(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
-        """Ask the broker; the answer's fields."""
+        """Send a request and return the fields of the answer."""
 
     async def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
-        """Where a message went: which brokers it passed and who got it, as far as that is recorded.
+        """The path of a message: the brokers it passed and its recipients, as far as recorded.
 
-        `message` is what a receipt or a delivery has as `message_id`. `everywhere` asks brokers beside the route too,
-        which tells false positives from brokers that really have it.
+        `message` is what a receipt or a delivery has as `message_id`. `everywhere` also asks brokers
+        beside the route, which tells false positives from brokers that have the message.
         """
         wanted = str(message) if isinstance(message, MessageId) else text("message", message)
         fields: dict[str, Value] = {"message": wanted, "everywhere": flag("everywhere", everywhere)}
@@ -36,7 +36,7 @@ class Observing(ABC):
     async def inspect(
         self, part: str = "overview", *, offset: int = 0, count: int = 0, containing: str = ""
     ) -> dict[str, Any]:
-        """How the broker is; of a list (`part`) the items from `offset` that mention a text. See docs/wire.md."""
+        """The state of the broker; of a list (`part`) the items from `offset` that contain a text. See docs/wire.md."""
         fields: dict[str, Value] = {"part": text("part", part), "containing": text("containing", containing)}
         fields |= {"offset": whole("offset", offset), "count": whole("count", count)}
         answer = await self.request(lambda receipt: control(FrameType.INSPECT, {**fields, "receipt": receipt}))

@@ -1,4 +1,4 @@
-"""Where a client connects to, and how."""
+"""Connection options of a client, and parsing of broker addresses."""
 
 import ssl
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class ConnectOptions:
 
 
 def without_login(url: str) -> str:
-    """The address to show: without user and password, should they be in it, and whatever else is wrong with it.
+    """The address without user and password, for messages and logs, whatever else is wrong with it.
 
     >>> without_login("tidings+tls://me:s@cret://x@example.org:7300"), without_login("me:secret@example.org")
     ('tidings+tls://example.org:7300', 'tidings://example.org')
@@ -49,7 +49,7 @@ def parse_url(url: str) -> tuple[str, int, str, str, bool]:
     try:
         parts = urlsplit(url if "://" in url else f"tidings://{url}")
         (parts.hostname or "").encode("idna")
-    except ValueError:  # whose text may show all of it
+    except ValueError:  # its text may contain the password
         raise UsageError("E_URL", f"the address {shown!r} has no valid host") from None
     if parts.scheme not in ("tidings", "tidings+tls"):
         raise UsageError("E_URL", f"the address {shown!r} does not begin with tidings:// or tidings+tls://")

@@ -9,9 +9,10 @@
 Tags name messages as long as they wait in their queue.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import Protocol
 
 from tidings.client.argument_checks import address, tag_list, text, whole
 from tidings.model.destination import Destination
@@ -19,13 +20,10 @@ from tidings.model.message import Message
 from tidings.model.values import Value
 from tidings.protocols.native.frames import FrameType, control, encode_tags
 
-if TYPE_CHECKING:
-    from tidings.client.client import Client
-
 
 @dataclass(frozen=True, slots=True)
 class Browsed:
-    """A message that waits; above 1, `attempt` says that it was delivered before."""
+    """A waiting message; an `attempt` above 1 means that it was delivered before."""
 
     message: Message
     attempt: int
@@ -33,7 +31,7 @@ class Browsed:
 
 
 class QueuePage:
-    """Takes the place of a subscription while the broker shows messages."""
+    """Collects the messages of one page, like a subscription would."""
 
     def __init__(self) -> None:
         self.found: list[Browsed] = []
@@ -42,13 +40,24 @@ class QueuePage:
         self.found.append(Browsed(message, attempt, tag))
 
 
+class QueueClient(Protocol):
+    """The methods of `Client` that a queue needs."""
+
+    numbers: "count[int]"
+    pages: dict[int, QueuePage]
+
+    async def request(self, make: Callable[[int], bytes]) -> dict[str, Value]: ...
+
+
 class Queue:
-    def __init__(self, client: "Client", name: str | Destination) -> None:
-        self.name = address("name", name)
+    """A queue to browse and manage, by name."""
+
+    def __init__(self, client: QueueClient, name: str | Destination) -> None:
+        self.name: str = address("name", name)
         self._client = client
 
     async def browse(self, *, selector: str = "", page: int = 0) -> AsyncIterator[Browsed]:
-        """What waits, in the order in which it would be delivered; fetched page by page while you go on."""
+        """The waiting messages in delivery order, fetched page by page during the iteration."""
         fields: dict[str, Value] = {"queue": self.name, "selector": text("selector", selector)}
         fields["count"] = whole("page", page)
         more = True
@@ -74,19 +83,19 @@ class Queue:
             client.pages.pop(number, None)
 
     async def purge(self, *, tags: Iterable[int] | None = None) -> int:
-        """Delete all that waits, or only the messages with these tags; returns how many.
+        """Delete all waiting messages, or only those with these tags; returns the count.
 
-        It may have been more, here and in `move`, if the connection was lost meanwhile: what was done before is not
-        counted when the broker is asked again.
+        Here and in `move` the count is too low if the connection was lost meanwhile: messages handled before the loss
+        are not counted.
         """
         return await self._repeat(FrameType.PURGE, {"queue": self.name}, tags)
 
     async def move(self, target: str | Destination, *, tags: Iterable[int] | None = None) -> int:
-        """Move all that waits, or only the messages with these tags, to the end of another queue; how many."""
+        """Move all waiting messages, or only those with these tags, to the end of another queue; returns the count."""
         return await self._repeat(FrameType.MOVE, {"queue": self.name, "target": address("target", target)}, tags)
 
     async def _repeat(self, type: FrameType, fields: dict[str, Value], tags: Iterable[int] | None) -> int:
-        """Until there is no more to be done: the broker does a page at a time."""
+        """Repeat the request until the broker reports no more pages."""
         chosen = () if tags is None else tag_list(tags)
         if tags is not None and not chosen:
             return 0  # none is not all

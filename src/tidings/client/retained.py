@@ -1,4 +1,4 @@
-"""Messages that a broker keeps, read again and again: by offset, as many as wanted at a time.
+"""Retained messages: kept by the broker and read by offset, page by page, any number of times.
 
 audit = await client.retain("audit", "ticks.>", age_seconds=86_400)
 page = await audit.read(after=0, selector="price > 20")
@@ -26,11 +26,13 @@ PAGE = 256
 class RetainedPage:
     messages: Found
     next: int  # the offset to go on from
-    first: int  # the last offset of a message that is gone: who has not read up to there has missed it
-    last: int  # the last offset there is
+    first: int  # the last offset of a deleted message: a reader below it has missed messages
+    last: int  # the last offset
 
 
-class Retained:
+class RetainedSubscription:
+    """Messages that the broker keeps for readers, by name."""
+
     def __init__(self, client: "RetainedRequests", name: str) -> None:
         self._client, self.name = client, name
 
@@ -50,7 +52,7 @@ class Retained:
         bytes_max: int = 0,
         strict: bool = False,
     ) -> RetainedPage:
-        """The next messages above an offset, up to another if given; `strict`: an error if some are gone already."""
+        """The next messages above an offset, up to another if given; `strict`: an error if some are deleted already."""
         fields: dict[str, Value] = {"name": self.name, "selector": text("selector", selector)}
         fields |= {"after": whole("after", after, 63), "up_to": whole("up_to", up_to, 63)}
         fields |= {"messages": whole("messages", messages), "bytes_max": whole("bytes_max", bytes_max)}
@@ -62,7 +64,7 @@ class Retained:
     async def read_all(
         self, after: int = 0, *, up_to: int = 0, selector: str = ""
     ) -> AsyncIterator[tuple[int, Message]]:
-        """All there are, or up to an offset; without one, up to the last there is at the beginning."""
+        """All messages up to an offset; without one, up to the last at the time of the call."""
         up_to = up_to or (await self.range())[1]
         while after < up_to:
             page = await self.read(after, up_to=up_to, selector=selector)
@@ -73,16 +75,16 @@ class Retained:
             after = page.next
 
     async def range(self) -> tuple[int, int]:
-        """The last offset of a message that is gone (0: none is), and the last there is."""
+        """The last offset of a deleted message (0: none), and the last offset."""
         page = await self.read(messages=0)
         return page.first, page.last
 
     async def release(self, up_to: int) -> None:
-        """Messages up to this offset are not needed any more."""
+        """Allow the broker to delete messages up to this offset."""
         await self._range(FrameType.RELEASE, {"up_to": whole("up_to", up_to, 63)})
 
     async def forget(self) -> None:
-        """Retain nothing more, and forget what there is."""
+        """Stop retaining and delete the retained messages."""
         await self._range(FrameType.RELEASE, {"forget": True}, done_code="E_RETAINED_UNKNOWN")
 
     async def _range(self, type: FrameType, fields: dict[str, Value], done_code: str = "") -> tuple[int, int]:
@@ -91,7 +93,7 @@ class Retained:
 
 
 class RetainedRequests(ABC):
-    """A client's part in this."""
+    """The client's methods for retained messages."""
 
     def __init__(self) -> None:
         self._retrieved: dict[int, Found] = {}  # by the receipt of the read
@@ -100,7 +102,7 @@ class RetainedRequests(ABC):
     async def request(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
-        """Ask the broker; the answer's fields."""
+        """Send a request and return the fields of the answer."""
 
     async def retain(
         self,
@@ -111,12 +113,12 @@ class RetainedRequests(ABC):
         age_seconds: float = 0,
         bytes_max: int = 0,
         keep_limits: bool = False,
-    ) -> Retained:
+    ) -> RetainedSubscription:
         """Have the broker keep what is published there from now on, to be read again from any offset.
 
-        It exists until it is forgotten, and under its name for every client. Without limits messages stay for as long
-        as the broker's own limit on bytes allows; the oldest go first. One that is there already gets these limits, or
-        keeps its own with `keep_limits`.
+        It exists, under its name and for all clients, until it is forgotten. Without limits messages stay as long as
+        the broker's own limit on bytes allows; the oldest are deleted first. An existing one gets these limits,
+        or keeps its own with `keep_limits`.
         """
         retained = self.retained(name)
         where, age_ms = address("destination", destination), milliseconds("age_seconds", age_seconds)
@@ -124,9 +126,9 @@ class RetainedRequests(ABC):
         await retained.make(where, text("selector", selector), age_ms, size, keep)
         return retained
 
-    def retained(self, name: str) -> Retained:
-        """One that was made before."""
-        return Retained(self, text("name", name))
+    def retained(self, name: str) -> RetainedSubscription:
+        """An existing one, by name."""
+        return RetainedSubscription(self, text("name", name))
 
     async def ask_retained(
         self, type: FrameType, fields: Mapping[str, Value], done_code: str = ""

@@ -1,4 +1,4 @@
-"""What a subscription is asked for with: the fields of SUBSCRIBE, made of what a caller of `subscribe` gives."""
+"""Builds the fields of SUBSCRIBE from the arguments of `subscribe`."""
 
 from tidings.client.argument_checks import address, flag, text
 from tidings.errors import UsageError
@@ -17,7 +17,7 @@ def subscribe_fields(
     policy: str,
     no_local: bool,
 ) -> dict[str, Value]:
-    """The arguments of `Client.subscribe`; a UsageError says what is wrong with them."""
+    """The fields of SUBSCRIBE; raises UsageError for a wrong argument."""
     if durable is True:
         if not shared:
             raise UsageError("E_SUBSCRIBE_NAME", "durable=True needs shared='name'; or give durable a name")

@@ -12,7 +12,7 @@ been sent; what was seen and not acknowledged goes back too, and counts as tried
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tidings.client.argument_checks import seconds
 from tidings.client.connection.answers import again
@@ -33,10 +33,6 @@ from tidings.protocols.native.frames import (
     encode_credit,
 )
 
-if TYPE_CHECKING:
-    from tidings.client.transaction import Transaction
-
-
 DROPPED_REASONS = {
     "oldest": "more waited than may, and the policy is drop-oldest",
     "newest": "more waited than may, and the policy is drop-newest",
@@ -46,7 +42,25 @@ DROPPED_REASONS = {
 }
 
 
+class TransactionPart(Protocol):
+    """The transaction that a subscription's acknowledgements belong to; implemented by `Transaction`."""
+
+    @property
+    def session(self) -> int: ...
+
+    @property
+    def lost(self) -> bool: ...
+
+    def use(self) -> None: ...
+
+    def check(self) -> None: ...
+
+    def left(self, subscription: "Subscription") -> None: ...
+
+
 class Subscription:
+    """An asynchronous iterator over the deliveries of one subscription."""
+
     def __init__(
         self,
         line: ReconnectingConnection,
@@ -56,7 +70,7 @@ class Subscription:
         echo: OwnEcho,
         *,
         window: int,
-        transaction: "Transaction | None" = None,
+        transaction: TransactionPart | None = None,
     ) -> None:
         self.number = number
         self.window = window
@@ -128,7 +142,7 @@ class Subscription:
         return self._take() if self._waiting else None
 
     async def settle(self, delivery: Delivery, flags: int) -> None:
-        """What the user says of a delivery goes to the broker; of an earlier connection's it no longer matters."""
+        """Send the user's verdict on a delivery to the broker; ignored for a delivery of an earlier connection."""
         self._line.check_loop()
         tag = delivery.need_tag()
         transacted = None if flags & (ACK_RETRY | ACK_DEAD) else self._transaction  # those act at once
@@ -148,7 +162,7 @@ class Subscription:
         if not self._closed:
             self._line.check_loop()
             self.leave(finished=True)
-            self.give_back()
+            self.return_seen()
             self.end()
             if self._transaction is not None:
                 self._transaction.left(self)
@@ -170,7 +184,7 @@ class Subscription:
         self._arrived.set()
 
     def lost(self, count: int, reason: str) -> TidingsError:
-        """The broker has dropped so many messages: the error that says so."""
+        """Count messages that the broker has dropped; returns the error that reports them."""
         self.dropped += count
         what = self.destination or str(self._fields["type"])
         messages = "1 message was" if count == 1 else f"{count} messages were"
@@ -178,16 +192,16 @@ class Subscription:
         return LimitError("E_DROPPED", f"subscription {self.number} to {what}: {messages} dropped: {why}")
 
     def disconnected(self) -> None:
-        """What the user has not seen will come again if it must be acknowledged: forget it."""
+        """Forget waiting messages that must be acknowledged: the broker delivers them again."""
         self._forget_waiting()
         self._seen.clear()
         self._done.clear()
         self._current.clear()
 
     def put_back(self, delivery: Delivery) -> None:
-        """Who asked for it was interrupted and never got it: it is the next one again."""
+        """Make it the next message again: the call that asked for it was interrupted."""
         if self._closed or (delivery.tag and delivery.generation != self._line.generation):
-            return  # it has gone back, or comes again by itself
+            return  # returned already, or delivered again by the broker
         self._current = [one for one in self._current if one.tag != delivery.tag]
         self._seen.pop(delivery.tag, None)
         self._taken -= 1
@@ -195,24 +209,24 @@ class Subscription:
         self._arrived.set()
 
     def finish(self) -> None:
-        """All that the user was given is done, and the broker hears of it now."""
+        """Acknowledge all messages handed to the user, at once."""
         self._finish_current()
         self._flush()
 
     def leave(self, *, finished: bool) -> None:
-        """The client closes: say what is done; `finished`: with what the user was given last too."""
-        self._taken = 0  # no more is wanted
+        """Send acknowledgements before the client closes; `finished`: including the message in the user's hands."""
+        self._taken = 0  # give no more credit
         if finished:
             self._finish_current()
         self._flush()
 
-    def give_back(self) -> None:
-        """Before UNSUBSCRIBE, which gives back what waits unseen: what the user has seen counts as tried."""
+    def return_seen(self) -> None:
+        """Return seen messages before UNSUBSCRIBE returns the unseen ones: only seen ones count as tried."""
         self._retry([*self._take_unfinished(), *self._seen], ACK_RETRY | ACK_ELSEWHERE)
         self._seen.clear()
 
     def retry_unfinished(self) -> None:
-        """What would have been acknowledged without the user's doing cannot be: it shall come again."""
+        """Return messages that would have been acknowledged automatically, for redelivery."""
         self._retry(self._take_unfinished(), ACK_RETRY)
 
     def end(self, error: TidingsError | None = None) -> None:
@@ -246,7 +260,7 @@ class Subscription:
             self._seen[delivery.tag] = None
 
     def _finish_current(self) -> None:
-        """Of several who ask, the next one to do so says for all of them that they are done."""
+        """Acknowledge the messages handed out before: the next request for a message confirms all of them."""
         if not self._current:
             return
         current, self._current = self._current, []

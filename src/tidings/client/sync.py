@@ -1,112 +1,50 @@
-"""The same client, blocking: for scripts, threads and the interactive prompt.
+"""The blocking client: for scripts, threads and the interactive prompt.
 
     with tidings.sync.connect("tidings://127.0.0.1:7300") as client:
         ticks = client.subscribe("ticks.>", selector="price > 20")
         client.publish("ticks.xyz", {"stock": "XYZ", "price": 50})
         for message in ticks: ...
 
-One event loop on a thread of its own serves all blocking clients of the process. A process that is forked has to make
-clients of its own: those of its parent are closed there (E_FORKED).
+Generated from the asynchronous client by docs/pages/blocking_client.py; do not edit. One event loop on a thread of its
+own serves all blocking clients of the process. A process that is forked makes clients of its own: those of its parent
+are closed there (E_FORKED).
 """
 
-import asyncio
-import os
-import threading
-from collections.abc import Coroutine, Iterable, Iterator
-from typing import Any, TypeAlias, TypeVar
-from weakref import WeakSet
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from tidings.client.advertisements import Advertisement as AsyncAdvertisement
+from tidings.client.blocking import iterate, open_client, receive, result_of
+from tidings.client.client import WINDOW
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connection.answers import Receipt as AsyncReceipt
-from tidings.client.connection.own_echoes import thread_of_caller
 from tidings.client.delivery import Delivery as AsyncDelivery
 from tidings.client.factory import connect as connect_async
 from tidings.client.queue import Browsed
 from tidings.client.queue import Queue as AsyncQueue
-from tidings.client.retained import Retained as AsyncRetained
-from tidings.client.retained import RetainedPage
+from tidings.client.retained import PAGE, RetainedPage
+from tidings.client.retained import RetainedSubscription as AsyncRetainedSubscription
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
-from tidings.errors import TidingsError, UsageError
+from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.event_type import EventType
+from tidings.model.message import PRIORITY_DEFAULT, Message
 from tidings.model.message_id import MessageId
+from tidings.model.values import Value
 from tidings.tracking.query.path import Path
-
-T = TypeVar("T")
-Pattern: TypeAlias = str | Destination | DestinationPattern
-
-
-class _Loop:
-    """The event loop of all blocking clients, made when the first of them needs it: in each process anew."""
-
-    def __init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self.clients: WeakSet[AsyncClient] = WeakSet()
-
-    @property
-    def here(self) -> bool:
-        """Whether this is its thread."""
-        return threading.current_thread() is self._thread
-
-    def get(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="tidings-client", daemon=True)
-                self._thread.start()
-            return self._loop
-
-    def forked(self) -> None:
-        """In the child: the thread is the parent's, and so are the connections."""
-        clients = list(self.clients)
-        self._begin()
-        for client in clients:
-            client.forked()
-
-
-_loop = _Loop()
-os.register_at_fork(after_in_child=_loop.forked)
-
-
-def _wait(work: Coroutine[Any, Any, T]) -> T:
-    if _loop.here:
-        work.close()
-        reason = "a blocking call on the clients' own thread, as from on_error, would wait for itself: use another one"
-        raise UsageError("E_BLOCKING_CALL", reason)
-    future = None
-    token = thread_of_caller.set(threading.get_ident())
-    try:
-        future = asyncio.run_coroutine_threadsafe(work, _loop.get())
-        return future.result()
-    except BaseException:
-        if future is not None:
-            future.cancel()
-        raise
-    finally:
-        thread_of_caller.reset(token)
 
 
 class Receipt(AsyncReceipt):
-    """A publication's id, and whether it is safe yet."""
+    """The id of a publication, and its confirmation by the broker."""
 
     __slots__ = ()
 
     def confirmed(self) -> "Receipt":  # type: ignore[override]
         """Return when the broker has accepted it (persistent: has it on disk); raise if it refused."""
-        _wait(super().confirmed())
+        result_of(super().confirmed())
         return self
-
-
-def _receipt(publishing: Coroutine[Any, Any, AsyncReceipt]) -> Receipt:
-    got = _wait(publishing)
-    return Receipt(got.message_id, got.confirmation)
 
 
 class Delivery(AsyncDelivery):
@@ -115,70 +53,48 @@ class Delivery(AsyncDelivery):
     __slots__ = ()
 
     def ack(self, *, cumulative: bool = False) -> None:  # type: ignore[override]
-        """Done with it (`cumulative`: and with all before it)."""
-        _wait(super().ack(cumulative=cumulative))
-
-    def retry(self) -> None:  # type: ignore[override]
-        """Not done: it shall be delivered again."""
-        _wait(super().retry())
+        """Acknowledge it (`cumulative`: and all before it). It is not delivered again."""
+        result_of(super().ack(cumulative=cumulative))
 
     def reject(self) -> None:  # type: ignore[override]
-        """It cannot be processed: to the dead letters."""
-        _wait(super().reject())
+        """Move it to the dead letters: it cannot be processed."""
+        result_of(super().reject())
 
-
-class _Receiving:
-    """One call for the next message, which may be interrupted in any moment: then nobody has seen what came of it.
-    All but `__init__` is for the clients' own thread."""
-
-    def __init__(self, subscription: AsyncSubscription, timeout: float | None) -> None:
-        self._subscription, self._timeout = subscription, timeout
-        self._got: AsyncDelivery | None = None
-        self._interrupted = False
-
-    async def work(self) -> AsyncDelivery | None:
-        self._got = await self._subscription.receive(self._timeout)
-        if self._interrupted:
-            self.interrupted()
-        return self._got
-
-    def interrupted(self) -> None:
-        self._interrupted = True
-        got, self._got = self._got, None
-        if got is not None:
-            self._subscription.put_back(got)
+    def retry(self) -> None:  # type: ignore[override]
+        """Return it for redelivery to this or another consumer."""
+        result_of(super().retry())
 
 
 class Subscription:
-    """An iterator over deliveries."""
+    """An iterator over the deliveries of one subscription."""
 
-    def __init__(self, subscription: AsyncSubscription) -> None:
-        self._subscription = subscription
-
-    def receive(self, timeout: float | None = None) -> Delivery | None:
-        """The next message; None when the subscription is closed, or when `timeout` seconds have passed."""
-        receiving = _Receiving(self._subscription, timeout)
-        try:
-            got = _wait(receiving.work())
-            if got is None:
-                return None
-            return Delivery(self._subscription, got.message, got.attempt, got.tag, got.generation)
-        except BaseException:
-            _loop.get().call_soon_threadsafe(receiving.interrupted)
-            raise
+    def __init__(self, asynchronous: AsyncSubscription) -> None:
+        self._async = asynchronous
 
     @property
     def dropped(self) -> int:
         """Messages that the broker has dropped because this subscription did not keep up."""
-        return self._subscription.dropped
+        return self._async.dropped
+
+    @property
+    def closed(self) -> bool:
+        return self._async.closed
+
+    @property
+    def destination(self) -> str:
+        return self._async.destination
+
+    def close(self) -> None:
+        """End the subscription. A durable one goes on collecting at the broker."""
+        result_of(self._async.close())
+
+    def receive(self, timeout: float | None = None) -> Delivery | None:
+        """The next message; None when the subscription is closed, or when `timeout` seconds have passed."""
+        return receive(self._async, timeout, Delivery)
 
     def __iter__(self) -> Iterator[Delivery]:
         while (delivery := self.receive()) is not None:
             yield delivery
-
-    def close(self) -> None:
-        """End the subscription. A durable one goes on collecting at the broker."""
-        _wait(self._subscription.close())
 
     def __enter__(self) -> "Subscription":
         return self
@@ -188,198 +104,383 @@ class Subscription:
 
 
 class Transaction:
-    """A transacted session: `commit` ends one transaction and begins the next."""
+    """A transacted session: after `commit` the next thing that is part of it begins the next transaction."""
 
-    def __init__(self, transaction: AsyncTransaction) -> None:
-        self._transaction = transaction
+    def __init__(self, asynchronous: AsyncTransaction) -> None:
+        self._async = asynchronous
 
-    def publish(self, destination: str | Destination, *arguments: Any, **fields: Any) -> Receipt:
-        """As `Client.publish`; nobody sees the message before `commit`."""
-        return _receipt(self._transaction.publish(destination, *arguments, **fields))
+    @property
+    def open(self) -> bool:
+        return self._async.open
 
-    def subscribe(self, destination: Pattern = "", **options: Any) -> Subscription:
-        """As `Client.subscribe`; acknowledgements count only with `commit`."""
-        return Subscription(_wait(self._transaction.subscribe(destination, **options)))
+    def begin(self) -> None:
+        """Begin a transaction; E_TRANSACTION_OPEN if one is open."""
+        result_of(self._async.begin())
 
     def commit(self, key: str = "", number: int = 0) -> bool:
-        """All of it happens now, or an error says that nothing did; with a key, once (False: it had before)."""
-        return _wait(self._transaction.commit(key, number))
+        """Commit, or raise an error if nothing was committed (E_COMMIT_UNKNOWN: outcome unknown).
+
+        With a key it is committed once: False if this number, or a higher one, was committed under the key before.
+        """
+        return result_of(self._async.commit(key, number))
+
+    def publish(
+        self,
+        destination: str | Destination,
+        properties: Mapping[str, Value] | None = None,
+        body: bytes = b"",
+        **fields: Any,
+    ) -> "Receipt":
+        """As `Client.publish`; the message is visible after `commit`, which fails if the broker refuses it."""
+        got = result_of(self._async.publish(destination, properties, body, **fields))
+        return Receipt(got.message_id, got.confirmation)
 
     def rollback(self) -> None:
-        """Nothing of it happened; acknowledged messages are delivered again."""
-        _wait(self._transaction.rollback())
+        """Undo the transaction; acknowledged messages are delivered again."""
+        result_of(self._async.rollback())
+
+    def subscribe(self, destination: str | Destination | DestinationPattern = "", **options: Any) -> "Subscription":
+        """As `Client.subscribe`; acknowledgements count only with `commit`."""
+        return Subscription(result_of(self._async.subscribe(destination, **options)))
 
     def __enter__(self) -> "Transaction":
-        _wait(self._transaction.__aenter__())
+        self.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        _wait(self._transaction.__aexit__(kind, *rest))
+        result_of(self._async.__aexit__(kind, *rest))
 
 
-class Retained:
-    """See `tidings.client.retained.Retained`."""
+class RetainedSubscription:
+    """Messages that the broker keeps for readers, by name."""
 
-    def __init__(self, retained: AsyncRetained) -> None:
-        self._retained = retained
+    def __init__(self, asynchronous: AsyncRetainedSubscription) -> None:
+        self._async = asynchronous
 
-    def read(self, after: int = 0, **options: Any) -> RetainedPage:
-        """The next messages above an offset."""
-        return _wait(self._retained.read(after, **options))
-
-    def range(self) -> tuple[int, int]:
-        """The last offset of a message that is gone (0: none is), and the last there is."""
-        return _wait(self._retained.range())
-
-    def release(self, up_to: int) -> None:
-        """Messages up to this offset are not needed any more."""
-        _wait(self._retained.release(up_to))
+    @property
+    def name(self) -> str:
+        return self._async.name
 
     def forget(self) -> None:
-        """Retain nothing more, and forget what there is."""
-        _wait(self._retained.forget())
+        """Stop retaining and delete the retained messages."""
+        result_of(self._async.forget())
+
+    def range(self) -> tuple[int, int]:
+        """The last offset of a deleted message (0: none), and the last offset."""
+        return result_of(self._async.range())
+
+    def read(
+        self,
+        after: int = 0,
+        *,
+        up_to: int = 0,
+        selector: str = "",
+        messages: int = PAGE,
+        bytes_max: int = 0,
+        strict: bool = False,
+    ) -> RetainedPage:
+        """The next messages above an offset, up to another if given; `strict`: an error if some are deleted already."""
+        return result_of(
+            self._async.read(
+                after, up_to=up_to, selector=selector, messages=messages, bytes_max=bytes_max, strict=strict
+            )
+        )
+
+    def read_all(self, after: int = 0, *, up_to: int = 0, selector: str = "") -> Iterator[tuple[int, Message]]:
+        """All messages up to an offset; without one, up to the last at the time of the call."""
+        return iterate(self._async.read_all(after, up_to=up_to, selector=selector))
+
+    def release(self, up_to: int) -> None:
+        """Allow the broker to delete messages up to this offset."""
+        result_of(self._async.release(up_to))
 
 
 class Queue:
-    """A queue to look into and tidy up; see `tidings.client.queue`."""
+    """A queue to browse and manage, by name."""
 
-    def __init__(self, queue: AsyncQueue) -> None:
-        self._queue = queue
+    def __init__(self, asynchronous: AsyncQueue) -> None:
+        self._async = asynchronous
+
+    @property
+    def name(self) -> str:
+        return self._async.name
 
     def browse(self, *, selector: str = "", page: int = 0) -> Iterator[Browsed]:
-        """What waits, in the order in which it would be delivered."""
-        found = self._queue.browse(selector=selector, page=page)
-
-        async def following() -> Browsed | None:
-            return await anext(found, None)
-
-        while (one := _wait(following())) is not None:
-            yield one
-
-    def purge(self, *, tags: Iterable[int] | None = None) -> int:
-        """Delete all that waits, or only the messages with these tags; returns how many."""
-        return _wait(self._queue.purge(tags=tags))
+        """The waiting messages in delivery order, fetched page by page during the iteration."""
+        return iterate(self._async.browse(selector=selector, page=page))
 
     def move(self, target: str | Destination, *, tags: Iterable[int] | None = None) -> int:
-        """Move all that waits, or only the messages with these tags, to another queue; returns how many."""
-        return _wait(self._queue.move(target, tags=tags))
+        """Move all waiting messages, or only those with these tags, to the end of another queue; returns the count."""
+        return result_of(self._async.move(target, tags=tags))
+
+    def purge(self, *, tags: Iterable[int] | None = None) -> int:
+        """Delete all waiting messages, or only those with these tags; returns the count.
+
+        Here and in `move` the count is too low if the connection was lost meanwhile: messages handled before the loss
+        are not counted.
+        """
+        return result_of(self._async.purge(tags=tags))
 
 
 class Advertisement:
-    """See `tidings.client.advertisements.Advertisement`."""
+    """An announcement that messages to a topic pattern will be published."""
 
-    def __init__(self, advertisement: AsyncAdvertisement) -> None:
-        self._advertisement = advertisement
+    def __init__(self, asynchronous: AsyncAdvertisement) -> None:
+        self._async = asynchronous
+
+    @property
+    def destination(self) -> str:
+        return self._async.destination
+
+    @property
+    def selector(self) -> str:
+        return self._async.selector
 
     @property
     def used(self) -> bool:
-        """Whether the broker's routing scheme uses it."""
-        return self._advertisement.used
+        """The broker's routing scheme uses it."""
+        return self._async.used
 
     def withdraw(self) -> None:
-        _wait(self._advertisement.withdraw())
+        """Withdraw the advertisement."""
+        result_of(self._async.withdraw())
 
 
 class Client:
-    """See `tidings.client.client.Client`; here every call blocks."""
+    """The blocking client; created by `connect`."""
 
-    def __init__(self, url: str, **options: Any) -> None:
-        async def make() -> AsyncClient:
-            return await connect_async(url, **options)  # type: ignore[no-any-return]
-
-        self._client = _wait(make())
-        _loop.clients.add(self._client)
-
-    def publish(self, destination: str | Destination, *arguments: Any, **fields: Any) -> Receipt:
-        """Send a message; a persistent one is on the broker's disk when this returns.
-
-        `wait=False` returns at once: `receipt.confirmed()` blocks until it is.
-        """
-        return _receipt(self._client.publish(destination, *arguments, **fields))
-
-    def subscribe(self, destination: Pattern = "", **options: Any) -> Subscription:
-        """Subscribe to a topic pattern, consume a queue, or name an event `type`; active when this returns."""
-        return Subscription(_wait(self._client.subscribe(destination, **options)))
+    def __init__(self, asynchronous: AsyncClient) -> None:
+        self._async = asynchronous
 
     @property
     def errors(self) -> list[TidingsError]:
-        """The latest errors that no call could raise; `on_error` is called with them on the clients' own thread."""
-        return list(self._client.errors)
+        """The latest asynchronous errors, at most 100."""
+        return list(self._async.errors)
 
-    def forget(self, durable: str, *, shared: bool = False, owner: str | None = None) -> None:
-        """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it. Who may
-        manage everything may delete another's: `owner` is its client id, with its user's name before it: alice/id."""
-        _wait(self._client.forget(durable, shared=shared, owner=owner))
+    def add_type(
+        self, event_type: str | EventType, attributes: Mapping[str, str] | None = None, *, parent: str | None = None
+    ) -> None:
+        """Make an event type known: its own attributes (bool, int, float, string or bytes) beside its parent's.
 
-    def queue(self, name: str | Destination) -> Queue:
-        return Queue(self._client.queue(name))
+        Adding a type that is known in the same form does nothing.
+        """
+        result_of(self._async.add_type(event_type, attributes, parent=parent))
 
-    def advertise(self, destination: Pattern, selector: str | None = None) -> Advertisement:
+    def advertise(
+        self, destination: str | Destination | DestinationPattern, selector: str | None = None
+    ) -> "Advertisement":
         """Say that messages to this topic pattern will be published, as far as they match the selector."""
-        return Advertisement(_wait(self._client.advertise(destination, selector)))
-
-    def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
-        """Where a message went."""
-        return _wait(self._client.trace(message, everywhere=everywhere))
-
-    def add_type(self, event_type: str | EventType, *arguments: Any, **options: Any) -> None:
-        """Make an event type known: name, attributes, parent."""
-        _wait(self._client.add_type(event_type, *arguments, **options))
-
-    def remove_type(self, name: str) -> None:
-        """Forget a type that has no subtypes and that nobody uses."""
-        _wait(self._client.remove_type(name))
-
-    def types(self) -> list[EventType]:
-        """Those that this broker knows of."""
-        return _wait(self._client.types())
-
-    def get_type(self, name: str) -> list[EventType]:
-        """A type, after its ancestors."""
-        return _wait(self._client.get_type(name))
+        return Advertisement(result_of(self._async.advertise(destination, selector)))
 
     def advertise_type(self, name: str) -> None:
         """Say that this client publishes events of a type, which it must before it does."""
-        _wait(self._client.advertise_type(name))
-
-    def unadvertise_type(self, name: str) -> None:
-        _wait(self._client.unadvertise_type(name))
-
-    def publish_event(self, name: str, *arguments: Any, **options: Any) -> Receipt:
-        """Send an event of an advertised type; an error says what does not fit the type."""
-        return _receipt(self._client.publish_event(name, *arguments, **options))
-
-    def inspect(self, part: str = "overview", **options: Any) -> dict[str, Any]:
-        """How the broker is."""
-        return _wait(self._client.inspect(part, **options))
-
-    def retain(self, name: str, destination: Pattern, **options: Any) -> "Retained":
-        """Have the broker keep what is published there from now on, to be read again from any offset."""
-        return Retained(_wait(self._client.retain(name, destination, **options)))
-
-    def retained(self, name: str) -> "Retained":
-        """One that was made before."""
-        return Retained(self._client.retained(name))
-
-    def transaction(self) -> Transaction:
-        return Transaction(self._client.transaction())
+        result_of(self._async.advertise_type(name))
 
     def close(self, timeout: float | None = None) -> None:
         """Wait until all that was published has reached the broker, and persistent messages its disk; then close.
 
-        After `timeout` seconds (`close_seconds` of `connect` unless given: 10) it closes all the same and raises
-        E_UNSENT, which says how many publications may not have reached the broker. Leaving the `with` block does the
-        same; after an exception E_UNSENT is in `errors` instead, and after KeyboardInterrupt nothing is waited for.
+        After `timeout` seconds (default: `close_seconds` of `connect`, 10) it closes anyway and raises E_UNSENT with
+        the number of publications that may not have reached the broker. Leaving the `with` block does the same;
+        after an exception E_UNSENT is in `errors` instead, and after a cancellation nothing is waited for.
         """
-        _wait(self._client.close(timeout))
+        result_of(self._async.close(timeout))
+
+    def forget(self, durable: str, *, shared: bool = False, owner: str | None = None) -> None:
+        """Delete a durable subscription of this client id (or a shared one of all clients) and its waiting messages.
+
+        A user with permission to manage everything may delete another client's: `owner` is that client's id, preceded
+        by its user's name: alice/id.
+        """
+        result_of(self._async.forget(durable, shared=shared, owner=owner))
+
+    def get_type(self, name: str) -> list[EventType]:
+        """A type after its ancestors, the root first; in a network, other brokers are asked."""
+        return result_of(self._async.get_type(name))
+
+    def inspect(
+        self, part: str = "overview", *, offset: int = 0, count: int = 0, containing: str = ""
+    ) -> dict[str, Any]:
+        """The state of the broker; of a list (`part`) the items from `offset` that contain a text. See docs/wire.md."""
+        return result_of(self._async.inspect(part, offset=offset, count=count, containing=containing))
+
+    def publish(
+        self,
+        destination: str | Destination,
+        properties: Mapping[str, Value] | None = None,
+        body: bytes = b"",
+        *,
+        persistent: bool = False,
+        priority: int = PRIORITY_DEFAULT,
+        expires_in: float | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | Destination | None = None,
+        type: str | None = None,
+        wait: bool | None = None,
+    ) -> "Receipt":
+        """Send a message. A persistent one is on the broker's disk when this returns.
+
+        This waits while the broker accepts no more data, and for the program's own readers if the message may come back
+        to one of its subscriptions; a call cancelled while it waits has sent nothing. `wait=False` returns at
+        once, to have many messages in flight: `receipt.confirmed()` later. A non-persistent message is
+        not confirmed unless `wait=True`. `expires_in` is in seconds.
+        """
+        got = result_of(
+            self._async.publish(
+                destination,
+                properties,
+                body,
+                persistent=persistent,
+                priority=priority,
+                expires_in=expires_in,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+                type=type,
+                wait=wait,
+            )
+        )
+        return Receipt(got.message_id, got.confirmation)
+
+    def publish_event(
+        self, name: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **options: Any
+    ) -> "Receipt":
+        """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type."""
+        got = result_of(self._async.publish_event(name, properties, body, **options))
+        return Receipt(got.message_id, got.confirmation)
+
+    def queue(self, name: str | Destination) -> "Queue":
+        """A queue to browse and manage; see `tidings.client.queue`."""
+        return Queue(self._async.queue(name))
+
+    def remove_type(self, name: str) -> None:
+        """Forget a type. It must have no subtypes, no subscribers and nobody who advertises it."""
+        result_of(self._async.remove_type(name))
+
+    def retain(
+        self,
+        name: str,
+        destination: str | Destination | DestinationPattern,
+        *,
+        selector: str = "",
+        age_seconds: float = 0,
+        bytes_max: int = 0,
+        keep_limits: bool = False,
+    ) -> "RetainedSubscription":
+        """Have the broker keep what is published there from now on, to be read again from any offset.
+
+        It exists, under its name and for all clients, until it is forgotten. Without limits messages stay as long as
+        the broker's own limit on bytes allows; the oldest are deleted first. An existing one gets these limits,
+        or keeps its own with `keep_limits`.
+        """
+        return RetainedSubscription(
+            result_of(
+                self._async.retain(
+                    name,
+                    destination,
+                    selector=selector,
+                    age_seconds=age_seconds,
+                    bytes_max=bytes_max,
+                    keep_limits=keep_limits,
+                )
+            )
+        )
+
+    def retained(self, name: str) -> "RetainedSubscription":
+        """An existing one, by name."""
+        return RetainedSubscription(self._async.retained(name))
+
+    def subscribe(
+        self,
+        destination: str | Destination | DestinationPattern = "",
+        *,
+        type: str = "",
+        selector: str = "",
+        ack: str = "auto",
+        durable: str | bool = "",
+        shared: str = "",
+        policy: str = "push-back",
+        no_local: bool = False,
+        window: int = WINDOW,
+    ) -> "Subscription":
+        """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
+
+        When this returns the subscription is active: nothing published afterwards is missed. `durable` names a
+        subscription that the broker keeps while the client is disconnected; `shared` one whose messages are
+        divided among all subscribers that name it at this broker (at another broker they are another group);
+        shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` is
+        applied to a subscriber that does not keep up: push-back, drop-oldest, drop-newest or disconnect.
+        `no_local` excludes this client's own messages; only for topics with ack="auto", neither durable nor
+        shared.
+        """
+        return Subscription(
+            result_of(
+                self._async.subscribe(
+                    destination,
+                    type=type,
+                    selector=selector,
+                    ack=ack,
+                    durable=durable,
+                    shared=shared,
+                    policy=policy,
+                    no_local=no_local,
+                    window=window,
+                )
+            )
+        )
+
+    def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
+        """The path of a message: the brokers it passed and its recipients, as far as recorded.
+
+        `message` is what a receipt or a delivery has as `message_id`. `everywhere` also asks brokers
+        beside the route, which tells false positives from brokers that have the message.
+        """
+        return result_of(self._async.trace(message, everywhere=everywhere))
+
+    def transaction(self) -> "Transaction":
+        """A transacted session; see `tidings.client.transaction`."""
+        return Transaction(self._async.transaction())
+
+    def types(self) -> list[EventType]:
+        """The types known to this broker, parents first; in a network, possibly not all."""
+        return result_of(self._async.types())
+
+    def unadvertise_type(self, name: str) -> None:
+        """Withdraw the advertisement of an event type."""
+        result_of(self._async.unadvertise_type(name))
 
     def __enter__(self) -> "Client":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        _wait(self._client.__aexit__(kind, *rest))
+        result_of(self._async.__aexit__(kind, *rest))
 
 
-def connect(url: str = "tidings://127.0.0.1:7300", **options: Any) -> Client:
-    """A connected client; the options of `tidings.connect`."""
-    return Client(url, **options)
+def connect(
+    url: str = "tidings://127.0.0.1:7300",
+    *,
+    user: str = "",
+    password: str = "",
+    client_id: str = "",
+    tls: ssl.SSLContext | None = None,
+    reconnect: bool = True,
+    give_up_seconds: float = 60.0,
+    heartbeat_ms: int = 10000,
+    close_seconds: float = 10.0,
+    on_error: Callable[[TidingsError], None] | None = None,
+) -> Client:
+    """A connected client; the arguments of `tidings.connect`. Use it with `with`, or call `close`."""
+    return Client(
+        open_client(
+            lambda: connect_async(
+                url,
+                user=user,
+                password=password,
+                client_id=client_id,
+                tls=tls,
+                reconnect=reconnect,
+                give_up_seconds=give_up_seconds,
+                heartbeat_ms=heartbeat_ms,
+                close_seconds=close_seconds,
+                on_error=on_error,
+            )
+        )
+    )

@@ -8,13 +8,14 @@ With ack="auto" a commit acknowledges all that was received so far by the sessio
 too; a rollback gives it back.
 
 A transaction begins with `begin`, or with the first thing that is part of it: a message sent or received. It does not
-outlive its connection. If that breaks while `commit` waits for the broker's answer nobody here can know whether it
-happened: the error is E_COMMIT_UNKNOWN. Under any other code nothing of it did. With a key it is safe to do it again.
+outlive its connection. If that breaks while `commit` waits for the broker's answer the outcome is
+unknown: the error is E_COMMIT_UNKNOWN. Any other code means that nothing was committed. With a key it is safe to
+commit again.
 """
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tidings.client.argument_checks import text, whole
 from tidings.client.connection.answers import Receipt, again, retrieved
@@ -25,14 +26,31 @@ from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.values import Value
 from tidings.protocols.native.frames import FrameType
 
-if TYPE_CHECKING:
-    from tidings.client.client import Client
+
+class TransactionClient(Protocol):
+    """The methods of `Client` that a transaction needs."""
+
+    async def ready(self) -> None: ...
+
+    async def publish(self, *arguments: Any, **options: Any) -> Receipt: ...
+
+    async def subscribe(self, *arguments: Any, **options: Any) -> Subscription: ...
+
+    async def commit(self, session: int, key: str, number: int) -> bool: ...
+
+    async def rollback(self, session: int) -> None: ...
+
+    def ask_session(self, type: FrameType, session: int) -> "asyncio.Future[dict[str, Value]]": ...
+
+    def take_session(self, transaction: "Transaction") -> int: ...
+
+    def leave_session(self, number: int) -> None: ...
 
 
 class Transaction:
     """A transacted session: after `commit` the next thing that is part of it begins the next transaction."""
 
-    def __init__(self, client: "Client", line: ReconnectingConnection) -> None:
+    def __init__(self, client: TransactionClient, line: ReconnectingConnection) -> None:
         self.open = False
         self._client = client
         self._line = line
@@ -49,13 +67,16 @@ class Transaction:
 
     @property
     def lost(self) -> bool:
-        """It was begun on a connection that is gone."""
+        """True if the connection it was begun on is closed."""
         return self.open and not (self._line.connected and self._line.generation == self._generation)
 
     async def begin(self) -> None:
+        """Begin a transaction; E_TRANSACTION_OPEN if one is open."""
         await self._client.ready()
         if self.open and not self.lost:
-            raise UsageError("E_TRANSACTION_OPEN", "the session is in a transaction already")
+            raise UsageError(
+                "E_TRANSACTION_OPEN", "a transaction is open in this session: commit or roll it back first"
+            )
         self._end()
         begun = self._begin()
         try:
@@ -76,7 +97,7 @@ class Transaction:
         body: bytes = b"",
         **fields: Any,
     ) -> Receipt:
-        """As `Client.publish`; nobody sees the message before `commit`, which fails if the broker refuses it."""
+        """As `Client.publish`; the message is visible after `commit`, which fails if the broker refuses it."""
         self.check()
         await self._client.ready()
         self.use()
@@ -89,9 +110,9 @@ class Transaction:
         return subscription
 
     async def commit(self, key: str = "", number: int = 0) -> bool:
-        """All of it happens now, or an error says that nothing did (E_COMMIT_UNKNOWN: that it is not known).
+        """Commit, or raise an error if nothing was committed (E_COMMIT_UNKNOWN: outcome unknown).
 
-        With a key it happens once: False if this number, or a higher one, was committed under the key before.
+        With a key it is committed once: False if this number, or a higher one, was committed under the key before.
         """
         text("key", key)
         whole("number", number, 63)
@@ -113,7 +134,7 @@ class Transaction:
             self._end()
 
     async def rollback(self) -> None:
-        """Nothing of it happened; acknowledged messages are delivered again."""
+        """Undo the transaction; acknowledged messages are delivered again."""
         if self.lost:
             self._abandon()
         if not self.open:
@@ -125,7 +146,7 @@ class Transaction:
             if error.code != "E_TRANSACTION_NONE":
                 raise
         except ConnectionLostError:
-            pass  # with which it ended: just as well
+            pass  # the transaction ended with the connection
         finally:
             self._end()
 
@@ -166,7 +187,7 @@ class Transaction:
         return begun
 
     def _received(self) -> None:
-        """What was received and need not be acknowledged one by one is part of it."""
+        """Make messages that are acknowledged automatically part of the transaction."""
         for subscription in self._subscriptions:
             subscription.finish()
 
@@ -184,4 +205,4 @@ class Transaction:
 
 
 def _gone() -> ConnectionLostError:
-    return ConnectionLostError("E_CONNECTION_LOST", "the transaction ended with its connection: nothing of it happened")
+    return ConnectionLostError("E_CONNECTION_LOST", "the transaction ended with its connection: nothing was committed")

@@ -1,4 +1,4 @@
-"""A client's sessions in transactions: their numbers on the wire, and the frames that begin and end them."""
+"""Transacted sessions of a client: their numbers on the wire, and the frames that begin and end them."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ SESSION_MAX = 0xFFFF  # a frame has 16 bits for it; 0 is no session
 
 
 class Transacting(ABC):
-    """A client's part in this."""
+    """The client's methods for transacted sessions."""
 
     def __init__(self, echoes: OwnEchoes) -> None:
         self._echoes = echoes
@@ -30,22 +30,22 @@ class Transacting(ABC):
     def ask(
         self, make: Callable[[int], bytes], *, repeatable: bool, done_code: str = ""
     ) -> "asyncio.Future[dict[str, Value]]":
-        """Ask the broker on the connection there is; the answer's fields will come."""
+        """Send a request on the open connection; the future gets the fields of the answer."""
 
     async def begin(self, session: int) -> None:
         await self.ready()
         await self.ask_session(FrameType.BEGIN, session)
 
     async def commit(self, session: int, key: str = "", number: int = 0) -> bool:
-        """Whether it happened now: with a key, not if it was committed before under this or a higher number."""
+        """Commit; with a key, False if this or a higher number was committed under it before."""
         await self.ready()
         try:
             asked = self.ask_session(FrameType.COMMIT, session, key=key, number=number)
             self._echoes.committing(session)
             answer = await asked
         except ConnectionLostError as error:
-            what = "commit it again under its key" if key else "look before you do it again"
-            reason = f"the connection was lost before the broker said whether it is committed ({error.reason}): {what}"
+            what = "commit again with the same key" if key else "check the effects before repeating it"
+            reason = f"connection lost before the broker confirmed the commit ({error.reason}): {what}"
             raise ConnectionLostError("E_COMMIT_UNKNOWN", reason) from None
         return not answer.get("duplicate")
 
@@ -63,7 +63,7 @@ class Transacting(ABC):
             if number not in self._transactions:
                 self._transactions[number] = transaction
                 return number
-        raise LimitError("E_TRANSACTIONS", f"a client has at most {SESSION_MAX} transactions at a time")
+        raise LimitError("E_TRANSACTIONS", f"a client can have at most {SESSION_MAX} open transactions")
 
     def check_session(self, number: int) -> None:
         """Raises if the transaction with this number was lost."""

@@ -26,7 +26,7 @@ STATUS_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """How a network routes: keys of [network] that all members share."""
+    """Routing options of a network: keys of [network] that all members share."""
 
     routing: str = "bdrp"
     unicast: str = "link-state"
@@ -41,11 +41,11 @@ class Routing:
         for name, choices in wanted.items():
             value = getattr(self, name)
             if value not in choices:
-                raise UsageError("E_NET_ROUTING", f"{name} {value!r} is not one of {', '.join(choices)}")
+                raise UsageError("E_NET_ROUTING", f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
     @property
     def pan(self) -> bool:
-        """Whether the brokers decide on their links, and not the topology."""
+        """True if the brokers choose their links, instead of the topology."""
         return SCHEMES[self.routing].typed
 
 
@@ -100,14 +100,14 @@ class Member:
         return [sys.executable, "-m", "tidings.cli", "broker", "--config", str(self.config(folder))]
 
     def status(self, namespace: str = "") -> dict[str, Any] | None:
-        """What it sees of the network; None: it does not say."""
+        """Its view of the network; None if it does not answer."""
         try:
             return self.ask(namespace)
         except TimeoutError:
             return None
 
     def ask(self, namespace: str = "") -> dict[str, Any] | None:
-        """What it sees of the network; None: nobody is there yet. TimeoutError if it is there and does not answer."""
+        """Its view of the network; None if it is not running yet; TimeoutError if it runs and does not answer."""
 
         def fetch() -> dict[str, Any]:
             with urllib.request.urlopen(f"http://{self.host}:{self.http_port}/network", timeout=STATUS_SECONDS) as page:
@@ -119,7 +119,7 @@ class Member:
         except OSError as error:
             if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
                 raise TimeoutError(f"{self.name} does not answer") from None
-            return None  # it refuses, or its namespace has gone
+            return None  # connection refused, or its namespace is gone
 
 
 def _peer_table(one: Peer) -> str:

@@ -48,7 +48,7 @@ class AddressPlan:
     def of(cls, graph: Graph, prefix: str = "tidings") -> "AddressPlan":
         edges = list(graph.edges())
         if len(edges) > LINKS_MAX or len(prefix) > 8:
-            raise UsageError("E_NAMESPACES", f"at most {LINKS_MAX} links, and 8 letters before their numbers")
+            raise UsageError("E_NAMESPACES", f"namespaces allow at most {LINKS_MAX} links and a prefix of 8 letters")
         plan = cls(prefix, tuple(str(node) for node in graph), {}, {})
         for name in plan.nodes:
             plan.commands.append(f"ip netns add {plan.namespace(name)}")
@@ -113,11 +113,11 @@ class AddressPlan:
         return ["ip", "netns", "exec", self.namespace(name), *command]
 
     def sent_bytes(self) -> dict[tuple[str, str], int]:
-        """What each end of each link has sent, headers of all layers included."""
+        """Bytes sent by each end of each link, headers of all layers included."""
         return {end: sent for end, (sent, _) in self._sent().items()}
 
     def sent_packets(self) -> int:
-        """How many packets all ends of all links have sent."""
+        """Packets sent by all ends of all links."""
         return sum(packets for _, packets in self._sent().values())
 
     def _sent(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -125,7 +125,7 @@ class AddressPlan:
         return {(one, other): sent[one][interface] for (one, other), interface in self.interfaces.items()}
 
     def listens(self, name: str, port: int) -> bool:
-        """Whether somebody answers at this port of a broker's loopback."""
+        """True if a connection to this port of a broker's loopback succeeds."""
 
         def knock() -> bool:
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

@@ -1,4 +1,4 @@
-"""A whole network of brokers on this machine, one process each, from a topology.
+"""A network of brokers on this machine, one process each, built from a topology.
 
     network = LocalNetwork.create(folder, graph)
     network.start()                 # processes that outlive this one
@@ -6,7 +6,7 @@
 
 Everything about it is in the folder: the secret and, for each member, its configuration, data and log. Routers are
 numbered in the order of the topology, from 1; of each link the end that comes first dials. Under Hermes brokers make
-links of their own, and the topology only says who is there: the first founds the overlay, the others join it there.
+links of their own, and the topology only lists the members: the first founds the overlay, the others join it there.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class LocalNetwork:
         options = options or LocalOptions()
         running = [name for name, pid in _pids(folder).items() if _is_member(pid, folder.resolve() / f"{name}.toml")]
         if running:
-            raise UsageError("E_NET_RUNNING", f"a network runs in {folder} already: stop it first")
+            raise UsageError("E_NET_RUNNING", f"a network is running in {folder}: stop it first")
         members = _members(graph, options)  # what is wrong is said before anything is written
         folder.mkdir(parents=True, exist_ok=True)
         (folder / TOPOLOGY).write_text(to_toml(graph))
@@ -100,7 +100,7 @@ class LocalNetwork:
             graph = from_toml((folder / TOPOLOGY).read_text())
             members = {str(node): Member.load(folder / f"{node}.toml") for node in graph}
         except (FileNotFoundError, ConfigError):
-            raise UsageError("E_NET_NONE", f"there is no network in {folder}") from None
+            raise UsageError("E_NET_NONE", f"no network in {folder}: create one with `tidings net up`") from None
         return cls(folder, graph, members)
 
     # --- processes ------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class LocalNetwork:
         return found
 
     def settled(self) -> bool:
-        """Whether every member runs and has a route to every other one."""
+        """True if every member runs and has a route to every other one."""
         return all(
             one["running"] and one["sees"] is not None and len(one["sees"]["routes"]) == len(self.members) - 1
             for one in self.status().values()
@@ -210,7 +210,7 @@ class LocalNetwork:
         if name is None:
             return list(self.members.values())
         if name not in self.members:
-            raise UsageError("E_NET_MEMBER", f"there is no broker {name!r} in this network")
+            raise UsageError("E_NET_MEMBER", f"no broker {name!r} in this network")
         return [self.members[name]]
 
     def _note(self, name: str, pid: int) -> None:
@@ -242,18 +242,22 @@ def _members(graph: Graph, options: LocalOptions) -> dict[str, Member]:
 
 def _check(names: list[str], options: LocalOptions) -> None:
     if not names:
-        raise UsageError("E_TOPOLOGY", "there are no brokers in the topology: name some as `nodes`, or in `links`")
+        raise UsageError("E_TOPOLOGY", "the topology has no brokers: list them in `nodes` or `links`")
     last = options.port + (3 if options.namespaces else 3 * len(names)) - 1
     if not 1 <= options.port <= last <= PORT_MAX:
-        raise UsageError("E_NET_PORT", f"the network needs ports {options.port} to {last}: 1 to {PORT_MAX} there are")
+        raise UsageError(
+            "E_NET_PORT", f"the network needs ports {options.port} to {last}: valid ports are 1 to {PORT_MAX}"
+        )
     if options.routing.pan and (options.delays or options.namespaces):
         scheme = options.routing.routing
-        raise UsageError("E_NET_OVERLAY", f"under {scheme} brokers make links of their own: no delays, no namespaces")
+        raise UsageError(
+            "E_NET_OVERLAY", f"delays and namespaces cannot be used with {scheme}, where brokers create their own links"
+        )
     files = [TOPOLOGY, PROCESSES, NAMESPACES, SECRET]
     for name in names:
         own = (name, f"{name}.toml", f"{name}.log")
         if set(own) & set(files):
-            raise UsageError("E_NET_NAME", f"a broker cannot be called {name!r}: its files would be those of another")
+            raise UsageError("E_NET_NAME", f"invalid broker name {name!r}: its files would overwrite another broker's")
         files += own
 
 
@@ -280,7 +284,7 @@ def _prefix(folder: Path) -> str:
 
 
 def _is_member(pid: int, path: Path) -> bool:
-    """Whether the process is alive and this member: numbers are given to others after a while."""
+    """True if the process is alive and this member: the system reuses process numbers."""
     if pid <= 0:
         return False
     with suppress(ChildProcessError):

@@ -1,4 +1,4 @@
-"""Ports on this machine that nobody holds."""
+"""Finds free ports on this machine."""
 
 import random
 import socket
@@ -8,10 +8,10 @@ LOWEST, EPHEMERAL = 10_000, 32_000  # Linux takes outgoing ports from 32768 on
 
 
 def free_ports(count: int) -> list[int]:
-    """So many in a row that are free now.
+    """Consecutive ports that are free now.
 
-    They lie below those the system gives to outgoing connections: a broker that dials could otherwise be given the
-    port its neighbour is about to listen at.
+    They lie below the range of outgoing connections: a dialling broker could otherwise occupy the port that its
+    neighbour is about to listen on.
     """
     while True:
         first = random.randrange(LOWEST, EPHEMERAL - count)

@@ -1,5 +1,5 @@
-"""Interfaces of what stands between a socket and a session: framing layers such as WebSocket, and gateways that
-translate another protocol into native frames. The interface of sessions is the engine's: `node.protocol_session`."""
+"""Interfaces between a socket and a session: framing layers such as WebSocket, and gateways that translate another
+protocol into native frames. The interface of sessions is the engine's: `node.protocol_session`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class Layer(Protocol):
-    """Frames around a protocol, such as WebSocket's: off what comes, on what goes."""
+    """Frames around a protocol, such as WebSocket's: removed from input, added to output."""
 
     ended: bool
     message_bytes_max: int
 
     def receive(self, data: bytes) -> bytes:
-        """What is inside; take `to_send` afterwards."""
+        """The unframed input; call `to_send` afterwards."""
 
     def to_send(self) -> bytes: ...
 
@@ -24,12 +24,12 @@ class Layer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What the broker knows of a client before it says a word."""
+    """The broker's knowledge of a client before its first byte."""
 
-    certificate: str  # the name in it; empty: it showed none
-    open: bool  # nobody has to log in here
+    certificate: str  # the name in it; empty: none presented
+    open: bool  # no login required
     frame_bytes_max: int
-    permits: Callable[[str, str], bool]  # may it, once logged in, do this operation at this destination?
+    permits: Callable[[str, str], bool]  # access check, once logged in: operation, destination
 
 
 class Gateway(Protocol):
@@ -45,7 +45,7 @@ class Gateway(Protocol):
         """Every quarter of a second."""
 
     def lost(self) -> None:
-        """The connection is gone: let go of what is held for it."""
+        """The connection is closed: release what is held for it."""
 
     def take_frames(self) -> bytes:
         """For the broker."""
@@ -55,4 +55,4 @@ class Gateway(Protocol):
 
     @property
     def waiting_bytes(self) -> int:
-        """What is held because the client does not want it yet."""
+        """Bytes held because the client does not take them yet."""

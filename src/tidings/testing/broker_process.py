@@ -64,12 +64,12 @@ class BrokerProcess:
         return self._log.read_text() if self._log.exists() else ""
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """What was logged under this name so far."""
+        """The log records with this event name so far."""
         lines = [line for line in self.text().splitlines() if line.startswith("{") and line.endswith("}")]
         return [record for record in map(json.loads, lines) if record["event"] == name]
 
     def wait_for(self, name: str, count: int = 1) -> dict[str, Any]:
-        """The last event of this name, once there are so many."""
+        """The last event of this name, once there are `count`."""
         deadline = time.monotonic() + START_SECONDS
         while len(found := self.events(name)) < count:
             assert self.process.poll() is None, f"the broker has ended:\n{self.text()}"

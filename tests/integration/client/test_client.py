@@ -220,7 +220,7 @@ def test_a_block_whose_connection_broke_does_not_end_as_if_it_were_committed(bac
                     if error is not None:
                         raise error
 
-            with pytest.raises(tidings.ConnectionLostError, match="nothing of it happened"):
+            with pytest.raises(tidings.ConnectionLostError, match="nothing was committed"):
                 await block(None)
             with pytest.raises(ZeroDivisionError):  # the block's own error counts
                 await block(ZeroDivisionError())

@@ -58,7 +58,7 @@ def test_a_notice_that_is_none_ends_the_connection(fields: dict[str, int | str])
 def test_the_blocking_client_counts_too() -> None:
     with BrokerThread() as broker, sync.connect(broker.url) as client:
         ticks = client.subscribe("t")
-        link = client._client._line.link
+        link = client._async._line.link
         assert link is not None
         notice = NativeSession().dropped(1, 2, "newest")
         link._loop.call_soon_threadsafe(link.data_received, notice)

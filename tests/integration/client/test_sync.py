@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import pytest
 
 import tidings
-from tidings.client.sync import _Loop
+from tidings.client.blocking import EventLoopThread
 from tidings.testing.local_broker import BrokerThread
 
 
@@ -81,7 +81,7 @@ def test_threads_that_make_the_first_clients_share_one_loop(monkeypatch: pytest.
         return made[-1]
 
     monkeypatch.setattr(asyncio, "new_event_loop", slowly)
-    shared = _Loop()
+    shared = EventLoopThread()
     threads = [threading.Thread(target=shared.get) for _ in range(8)]
     for thread in threads:
         thread.start()

@@ -1,4 +1,4 @@
-"""What a client has asked a broker, and what it answers: a receipt for a publication, or why not."""
+"""Answers of a broker: the receipt of a publication, and errors decoded from frames."""
 
 import asyncio
 import copy
@@ -20,7 +20,7 @@ LATER_CODES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A publication's id, and whether it is safe yet."""
+    """The id of a publication, and its confirmation by the broker."""
 
     message_id: MessageId
     confirmation: "asyncio.Future[None]" = field(repr=False)
@@ -40,11 +40,11 @@ def error_of(fields: Mapping[str, Value]) -> TidingsError:
 
 
 def again(error: TidingsError) -> TidingsError:
-    """The same error for another who waits, or for the next call: one that is raised again grows by its stack."""
+    """A copy of the error for another waiting call: an exception raised twice accumulates traceback entries."""
     return copy.copy(error)
 
 
 def retrieved(done: "asyncio.Future[Any]") -> None:
-    """A callback: an error that nobody waits for is not an unhandled one of the event loop."""
+    """Future callback: marks an exception as retrieved, so the event loop does not log it as unhandled."""
     if not done.cancelled():
         done.exception()

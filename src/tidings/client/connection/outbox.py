@@ -47,7 +47,7 @@ class Outbox:
         """Returns when it is on its way. Now and then other tasks have a turn, such as those that read."""
         if len(message) + 4 > self._line.frame_bytes_max:
             limit = self._line.frame_bytes_max
-            raise LimitError("E_MESSAGE_SIZE", f"a message of {len(message)} bytes: the broker takes at most {limit}")
+            raise LimitError("E_MESSAGE_SIZE", f"message of {len(message)} bytes exceeds the broker's limit of {limit}")
         if self._turn_bytes > GATHER_BYTES:
             self._turn_bytes = 0
             await asyncio.sleep(0)
@@ -93,7 +93,7 @@ class Outbox:
         return len(self._entries) < UNCONFIRMED_MAX and self._entries_bytes < UNCONFIRMED_BYTES_MAX
 
     def turn(self) -> None:
-        """Something has changed for those who wait."""
+        """Wake waiting calls whose condition may hold now."""
         self._room.turn()
         self._confirm_room.turn()
         self._settled.turn()

@@ -42,7 +42,7 @@ def caller() -> object:
 
 
 class OwnEcho:
-    """What one subscription has received and may still be sent, as far as this client knows."""
+    """The messages and credit of one subscription, as far as this client knows."""
 
     def __init__(self, fields: Mapping[str, Value], window: int, ask: Callable[[], None]) -> None:
         """`ask` writes a PING whose answer comes back to all echoes."""
@@ -70,7 +70,7 @@ class OwnEcho:
         return self._sent_bytes - self._settled_bytes
 
     def covers(self, destination: Destination) -> bool:
-        """Whether what is published there may come back."""
+        """True if a message published there may come back by this subscription."""
         if self._types and destination.name.startswith(ROOT):
             return True
         return self._pattern is not None and self._pattern.matches(destination)

@@ -1,4 +1,4 @@
-"""Requests to the broker that are not answered yet: who waits, and what is asked again on another connection."""
+"""Requests to the broker that are not answered yet, and those to repeat on another connection."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from tidings.model.values import Value
 class Asked:
     make: Callable[[int], bytes]  # from its receipt number
     future: "asyncio.Future[dict[str, Value]]"
-    repeatable: bool  # makes sense on another connection too
+    repeatable: bool  # valid on another connection too
     done_code: str  # the error by which a broker says that it did it the first time
     repeated: bool = False
 
@@ -33,7 +33,7 @@ class Requests:
     def add(
         self, make: Callable[[int], bytes], *, repeatable: bool, done_code: str = ""
     ) -> "tuple[bytes, asyncio.Future[dict[str, Value]]]":
-        """The frame to be sent, and who waits for its answer. What cannot be made is not remembered."""
+        """The frame to send and the future of its answer. A request that cannot be encoded is not kept."""
         receipt = self.next_receipt()
         frame = make(receipt)
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
@@ -47,7 +47,7 @@ class Requests:
             request.future.set_result(fields)
 
     def failed(self, receipt: int, error: TidingsError) -> bool:
-        """Whether somebody hears of it."""
+        """Fail the request with this receipt; False if none waits for it."""
         request = self._asked.pop(receipt, None)
         if request is None or request.future.done():
             return False

@@ -26,12 +26,12 @@ class Progress:
 
     @property
     def unread(self) -> int:
-        """How many the broker may not have read."""
+        """Publications that the broker may not have read."""
         return self.sent - self._read
 
     @property
     def covered(self) -> bool:
-        """Whether an answer under way will prove that all were read."""
+        """True if a pending PONG will prove that all were read."""
         return bool(self._asked) and self._asked[-1][0] == self.sent
 
     def asked(self, then: Callable[[], None] | None = None) -> None:

@@ -1,10 +1,10 @@
-"""A client's line to its broker: connected, lost, connected again, until the client is closed or gives up.
+"""A client's connection to its broker, reconnected after a loss until the client is closed or gives up.
 
-    (new) ──open──► connected ──lost──► on the way back, with growing pauses ──► connected ...
+    (new) ──open──► connected ──lost──► reconnecting, with growing pauses ──► connected ...
                         │                   │
                         └──────close────────┴──refused, or it took too long──► closed
 
-Who has the line hears of it by `Handlers`, and says anew what a new connection must know.
+The owner is notified through `Handlers` and restores its state on each new connection.
 """
 
 import asyncio
@@ -77,7 +77,9 @@ class ReconnectingConnection:
 
     def check_loop(self) -> None:
         if self.closed is None and self._loop not in (None, asyncio.get_running_loop()):
-            raise UsageError("E_EVENT_LOOP", "the client was connected on another event loop, and belongs to that")
+            raise UsageError(
+                "E_EVENT_LOOP", "the client was connected on another event loop and can be used only there"
+            )
 
     def check_open(self) -> None:
         if self.closed is not None:
@@ -90,11 +92,11 @@ class ReconnectingConnection:
     # --- what the broker says of it -------------------------------------------------------------------------------
 
     def refused(self, error: TidingsError) -> None:
-        """It will not have us."""
+        """The broker refused the connection for good."""
         self._refused = error
 
     def farewell(self, said: TidingsError) -> None:
-        """It is about to end the connection."""
+        """The broker is about to close the connection."""
         self._farewell = ConnectionLostError(said.code, said.reason)
         self._unheard.note(self._farewell)
 
@@ -102,14 +104,14 @@ class ReconnectingConnection:
 
     async def open(self) -> None:
         if self._started and self.closed is None:
-            return  # connected, or on the way back
+            return  # connected, or reconnecting
         self._started, self.closed, self._refused = True, None, None
         self._loop = asyncio.get_running_loop()
         try:
             await self._connect(self._options.connect_seconds)
         except BaseException:
             self._started = False
-            self._ready.set()  # who waits for it hears that
+            self._ready.set()  # wakes waiting calls, which then fail
             raise
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
@@ -126,7 +128,9 @@ class ReconnectingConnection:
     def forked(self) -> None:
         """In a child process: the connection is the parent's, and nothing may be said on it."""
         self.link = None
-        self._give_up(ConnectionLostError("E_FORKED", "the client belongs to the process that was forked"))
+        self._give_up(
+            ConnectionLostError("E_FORKED", "the client belongs to the parent process: connect again after a fork")
+        )
 
     async def _connect(self, seconds: float) -> None:
         options = self._options
@@ -191,10 +195,10 @@ class ReconnectingConnection:
                 if isinstance(failure, SecurityError) and failure.code not in LATER_CODES:
                     self._give_up(failure)
                 elif time.monotonic() > deadline:
-                    self._give_up(ConnectionLostError(error.code, f"{error.reason}; and then: {failure}"))
-            except Exception as failure:  # to try again would be no use, and to end silently none to those who wait
-                log.exception("cannot connect again")
-                self._give_up(ConnectionLostError("E_RECONNECT", f"{error.reason}; and then: {failure!r}"))
+                    self._give_up(ConnectionLostError(error.code, f"{error.reason}; reconnecting failed: {failure}"))
+            except Exception as failure:  # a retry would fail again, and waiting calls must not hang
+                log.exception("reconnecting failed")
+                self._give_up(ConnectionLostError("E_RECONNECT", f"{error.reason}; reconnecting failed: {failure!r}"))
             pause = min(pause * 2, 2.0)
 
     def _give_up(self, error: TidingsError) -> None:

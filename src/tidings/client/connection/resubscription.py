@@ -1,31 +1,54 @@
-"""Subscriptions made anew on a new connection."""
+"""Repeats subscriptions on a new connection."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from tidings.client.connection.answers import PASSING_CODES
 from tidings.errors import ConnectionLostError, TidingsError
-
-if TYPE_CHECKING:
-    from tidings.client.client import Client
-    from tidings.client.subscription import Subscription
+from tidings.model.values import Value
 
 RESUBSCRIBE_SECONDS = 0.25
 
 
+class Repeatable(Protocol):
+    """A subscription that can be requested again."""
+
+    number: int
+
+    @property
+    def closed(self) -> bool: ...
+
+    def request(self, receipt: int) -> bytes: ...
+
+
+class Requester(Protocol):
+    """The methods of `Client` that a repeated subscription needs."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    def ask(self, make: Callable[[int], bytes], *, repeatable: bool) -> "asyncio.Future[dict[str, Value]]": ...
+
+    def ended(self, number: int, error: TidingsError) -> None: ...
+
+
 class Resubscribing:
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: Requester) -> None:
         self._client = client
 
-    def repeat(self, subscription: "Subscription") -> None:
+    def repeat(self, subscription: Repeatable) -> None:
         if not self._client.connected or subscription.closed:
             return
         generation = self._client.generation
         future = self._client.ask(subscription.request, repeatable=False)
         future.add_done_callback(lambda done: self._repeated(subscription, generation, done))
 
-    def _repeated(self, subscription: "Subscription", generation: int, done: "asyncio.Future[Any]") -> None:
-        """A subscription that could not be made anew is over, unless the connection was merely lost again."""
+    def _repeated(self, subscription: Repeatable, generation: int, done: "asyncio.Future[Any]") -> None:
+        """Ends a subscription that could not be restored, unless the connection was lost again."""
         error = None if done.cancelled() else done.exception()
         if not isinstance(error, TidingsError) or isinstance(error, ConnectionLostError):
             return
@@ -37,4 +60,4 @@ class Resubscribing:
 
             asyncio.get_running_loop().call_later(RESUBSCRIBE_SECONDS, again)
         else:
-            self._client.ended(subscription, error)
+            self._client.ended(subscription.number, error)

@@ -46,7 +46,7 @@ class Transport(asyncio.Protocol):
         except OSError as error:
             raise ConnectionLostError("E_CONNECT", f"cannot connect to {host}:{port}: {error}") from error
         except ValueError as error:  # of a name that cannot be looked up
-            raise UsageError("E_URL", f"there is no host {host!r}: {error}") from None
+            raise UsageError("E_URL", f"unknown host {host!r}: {error}") from None
         return link
 
     @property
@@ -64,7 +64,9 @@ class Transport(asyncio.Protocol):
             async with asyncio.timeout(seconds):
                 return await self._first
         except TimeoutError:
-            raise ConnectionLostError("E_CONNECT_TIMEOUT", f"no answer to the greeting in {seconds:g} s") from None
+            raise ConnectionLostError(
+                "E_CONNECT_TIMEOUT", f"the broker did not answer HELLO in {seconds:g} s"
+            ) from None
 
     def start(
         self,
@@ -150,7 +152,7 @@ class Transport(asyncio.Protocol):
     def _beat(self, seconds: float) -> None:
         """A sign of life every half interval; twice the interval without one from the broker is the end."""
         if self._loop.time() - self._heard > 2 * seconds:
-            self._failure = ConnectionLostError("E_HEARTBEAT", "no sign of life from the broker")
+            self._failure = ConnectionLostError("E_HEARTBEAT", "no heartbeat from the broker")
             assert self._transport is not None
             self._transport.abort()
             return

@@ -1,13 +1,13 @@
-"""Lets those who wait through a few at a time, in the order they came, while a condition holds.
+"""Lets waiting tasks through a few at a time, in order of arrival, while a condition holds.
 
-With an `asyncio.Event` all who wait would run each time there is room for one of them.
+With an `asyncio.Event` all waiting tasks would run each time there is room for one of them.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
 
-FEW = 16  # each looks again whether it is open, so it may be more than there is room for
+FEW = 16  # each checks the condition again, so this may exceed the room
 
 
 class Turnstile:

@@ -20,8 +20,7 @@ class BrokerAccess:
     password: str = ""
 
     def connect(self) -> sync.Client:
-        named = {"user": self.user, "password": self.password} if self.user else {}
-        return sync.connect(self.url, **named)
+        return sync.connect(self.url, user=self.user, password=self.password)
 
     def __repr__(self) -> str:
         return f"Access({self.url!r}, {self.user!r})"

@@ -120,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if client is not None:
             client.close()
 
-    def _kept(self) -> sync.Retained:
+    def _kept(self) -> sync.RetainedSubscription:
         if self._client is None:
             self._client = self.options.access.connect()
             prepared(self._client, self.options)
@@ -131,20 +131,25 @@ def loss(reason: str) -> UsageError:
     return UsageError("E_SOURCE_LOSS", f"{reason}; failOnDataLoss=false goes on with what there is")
 
 
-def prepared(client: sync.Client, options: ReadOptions) -> sync.Retained:
+def prepared(client: sync.Client, options: ReadOptions) -> sync.RetainedSubscription:
     """What is to be read; made now if it is not there, and a destination says of what."""
     if not options.destination:
         return client.retained(options.subscription)
-    limits = {"age_seconds": options.age_seconds, "bytes_max": options.bytes_max}
     try:
-        return client.retain(options.subscription, options.destination, **limits, keep_limits=True)
+        return client.retain(
+            options.subscription,
+            options.destination,
+            age_seconds=options.age_seconds,
+            bytes_max=options.bytes_max,
+            keep_limits=True,
+        )
     except RemoteError as error:
         if error.code != "E_RETAIN_DIFFERS":
             raise
         raise UsageError("E_SOURCE_OPTION", f"{error.reason}: leave the option destination out") from None
 
 
-def beginning(kept: sync.Retained, after: int) -> int:
+def beginning(kept: sync.RetainedSubscription, after: int) -> int:
     """Just before the first message above an offset: what lies between is others', and would make partitions uneven."""
     return max(after, kept.read(after, messages=1, selector="1 = 0").next - 1)  # it tells the place and sends nothing
 

@@ -42,7 +42,7 @@ class BrowserLink:
         self._link.open()
 
     def refuse(self) -> None:
-        """It never came to be."""
+        """The broker refused it."""
         self._ended = True
 
     def end(self, *, closed: bool) -> None:

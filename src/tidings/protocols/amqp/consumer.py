@@ -1,8 +1,8 @@
-"""A link by which we send: one subscription of the broker's.
+"""A link by which the broker sends: one subscription.
 
 Credit. What the client allows is passed on to the broker in slices, so that a client with a small session window or a
-slow socket cannot make us hold more than a slice of its messages. To drain, the broker gives out what there is and
-takes back the rest of a slice; if a slice was used up whole, there may be more, and another one follows.
+slow socket cannot make the broker hold more than a slice of its messages. To drain, the broker delivers the waiting
+messages and takes back the rest of a slice; if a slice was used up, there may be more, and another one follows.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class ConsumerLink:
         self._adrift = False
         self._unsettled: dict[int, Delivery] = {}
         self._confirming: list[tuple[Delivery, int]] = []  # with the outcome that we agree to once it is on disk
-        self._agreeing = 0  # so many of these the broker was asked about
+        self._agreeing = 0  # number of these that the broker was asked about
         self._provisional: dict[int, Provisional] = {}  # of deliveries that are not settled
         self._committing: dict[int, list[tuple[Delivery, int]]] = {}  # by session, with the outcome
         self._sent = 0
@@ -88,7 +88,7 @@ class ConsumerLink:
         self.flow()
 
     def refuse(self) -> None:
-        """It never came to be."""
+        """The broker refused it."""
         self._state = ConsumerState.ENDED
 
     def end(self, *, closed: bool) -> None:
@@ -131,7 +131,7 @@ class ConsumerLink:
         del self._link
 
     def _end_subscription(self, source: LinkSource) -> list[tuple[FrameType, Fields]]:
-        """What to ask for. What the client has not settled goes back, and is not counted as tried."""
+        """The frames that end it. Unsettled messages are returned and not counted as tried."""
         for tag, one in self._provisional.items():  # it counts without the link, should its transaction commit
             self._transactions.acknowledge(self.number, tag, one.flags, one.session)
         self._provisional.clear()
@@ -269,7 +269,7 @@ class ConsumerLink:
             deliveries.append((self._unsettled.pop(tag), one.state))
 
     def committed(self, session: int, *, done: bool) -> None:
-        """If not `done`, the broker has taken the messages back and sends them again."""
+        """Settle the transaction's deliveries; without `done` the broker delivers the messages again."""
         for delivery, state in self._committing.pop(session, ()):
             if done:
                 delivery.update(state)

@@ -1,4 +1,4 @@
-"""What the links of one AMQP connection share, and how a link is refused."""
+"""Shared context of the links of one AMQP connection, and the refusal of a link."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ Permits: TypeAlias = Callable[[str, str], bool]
 class Context:
     peer: NativePeer
     ids: MessageIdSource
-    permits: Permits  # whether who is connected may do this there
+    permits: Permits  # access check of the connected user: operation, destination
     plain_is_queue: bool
     frame_bytes_max: int
     now_ms: int
@@ -39,13 +39,13 @@ class Context:
         return found
 
     def next_temporary(self) -> str:
-        """A name nobody else has: this broker gives a publisher's number to one connection only."""
+        """A unique name: this broker gives a publisher's number to one connection only."""
         source = self.next_id()
         return f"tmp.{source.broker}.{source.publisher}.{self.next_number()}"
 
 
 def object_of(data: Data) -> AmqpValue:
-    """What a field of a terminus holds; None if there is nothing."""
+    """The value of a field of a terminus; None if it is empty."""
     with reading():
         data.rewind()
         return None if data.next() is None else own(data.get_object())
@@ -60,17 +60,17 @@ def capabilities_of(terminus: Terminus) -> tuple[str, ...]:
 
 
 def credit_of(link: Sender, sent: int) -> int:
-    """How many messages the client allows, to whom so many were sent.
+    """The messages that the client still allows, after `sent` of them.
 
-    Proton (0.40) counts with a sign. Below zero the client has taken back credit for messages that it had not seen,
-    which were sent; if these are not so many, it allows more than fits. Of that Proton can send, but not drain.
+    Proton (0.40) counts with a sign. Below zero the client has withdrawn credit for messages that it had not seen,
+    which were sent; if fewer were sent, it allows more than the type can hold, which Proton can send but not drain.
     """
     credit: int = link.credit
     return CREDIT_MAX if credit < -sent and not link.drain_mode else max(credit, 0)
 
 
 def refuse(link: Link, error: TidingsError) -> None:
-    """As the specification wants it: attached without source or target, and detached with the reason."""
+    """Attach without source or target and detach with the error, as the specification requires."""
     link.source.type = link.target.type = Terminus.UNSPECIFIED
     link.open()
     link.condition = condition_of(error)

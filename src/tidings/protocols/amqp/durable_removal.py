@@ -55,7 +55,7 @@ class ForgetLink:
                 self._let_go()
 
     def refuse(self) -> None:
-        """It never came to be."""
+        """The broker refused it."""
         self._refused = True
 
     def end(self, *, closed: bool) -> None:

@@ -38,7 +38,7 @@ def id_text(value: AmqpValue) -> str | None:
 
 
 def id_value(text: str) -> AmqpValue:
-    """What `id_text` was given; text that it does not write stands for itself."""
+    """The inverse of `id_text`; text that it does not produce stands for itself."""
     if not text.startswith(_PREFIX):
         return text
     if text.startswith(_STRING):

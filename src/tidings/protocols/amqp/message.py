@@ -48,7 +48,7 @@ _NO_FIELDS = encode(MessageSection.PROPERTIES, [])  # kept: there were none, wha
 
 
 class MessageForm(IntEnum):
-    """What the body was when it came by AMQP."""
+    """The kind of AMQP body that the message arrived with."""
 
     OTHER_PROTOCOL = 0
     DATA = 1
@@ -59,7 +59,7 @@ class MessageForm(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """What a link knows of the messages that come by it."""
+    """Properties of a link that apply to all its messages."""
 
     destination: Destination | None  # None: each message says it itself, in `to`
     next_id: Callable[[], MessageId]
@@ -125,7 +125,7 @@ def _padded(section: Decoded | None, size: int) -> list[AmqpValue]:
 
 
 def _read_body(sections: list[Decoded]) -> tuple[MessageForm, bytes]:
-    """What the body is for everybody else, and what it takes to make the sections of it again."""
+    """The body for other protocols, and the data needed to restore its sections."""
     if len(sections) == 1:
         section, value, _ = sections[0]
         if section is MessageSection.DATA:
@@ -147,7 +147,9 @@ def _json(value: AmqpValue) -> bytes:
     try:
         return json.dumps(_jsonable(value), ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError):
-        raise CodecError("E_AMQP_BODY", "a body that nobody else could read", position=0) from None
+        raise CodecError(
+            "E_AMQP_BODY", "message body has a type that other protocols cannot represent", position=0
+        ) from None
 
 
 def _jsonable(value: AmqpValue) -> AmqpValue:
@@ -234,14 +236,14 @@ def _expiration(ttl_ms: AmqpValue, absolute_ms: AmqpValue, now_ms: int) -> int |
 
 
 def _kind(annotations: dict[AmqpValue, AmqpValue], name: symbol) -> tuple[str, ...]:
-    """What JMS clients say that an address is, in the words of a terminus; nothing if they do not say it."""
+    """The destination kind in a JMS annotation, as a terminus capability; empty if absent."""
     kind = annotations.get(name)
     return _JMS_KINDS[kind : kind + 1] if isinstance(kind, int) and kind >= 0 else ()
 
 
 def _destination(to: AmqpValue, kind: tuple[str, ...], link: Incoming) -> Destination:
     if type(to) is not str or not to:
-        raise CodecError("E_AMQP_TO", "the link names no target, so each message must say in `to` where it goes")
+        raise CodecError("E_AMQP_TO", "the link has no target address: set `to` in each message")
     return Destination.parse(read_address(to, kind, plain_is_queue=link.plain_is_queue))
 
 
@@ -309,7 +311,7 @@ def _mapped(content: bytes, message: Message, plain_is_queue: bool) -> Message:
 
 
 def _says(kept: Message, message: Message) -> bool:
-    """Whether the one that is made of what was kept says the same."""
+    """True if the section restored from the kept data equals the original."""
     late = kept.expiration_ms is None or message.expiration_ms is None or kept.expiration_ms >= message.expiration_ms
     return late and _told(kept) == _told(message)
 
@@ -321,7 +323,7 @@ def _told(message: Message) -> tuple[object, ...]:
 
 
 def _bare(message: Message, form: MessageForm, kept: Kept) -> list[bytes]:
-    """What its publisher has sent, without what is said on the way."""
+    """The bare message, without annotations added in transit."""
     parts = _raw(kept, MessageSection.MESSAGE_ANNOTATIONS)
     if MessageSection.PROPERTIES in kept:
         parts += [one.raw for one in kept[MessageSection.PROPERTIES] if one.value]

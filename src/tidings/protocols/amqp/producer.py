@@ -26,7 +26,7 @@ CREDIT = 500
 FRAME_OVERHEAD = 64  # of the frame around a message
 FIELDS_OVERHEAD = 256  # of what our fields take more than AMQP's
 PARTIAL_MESSAGES = 2  # of the largest size may be incomplete on a connection
-_CLOSED = RemoteProtocolError("E_AMQP_LINK", "the link of one of its messages was closed", fatal=False)
+_CLOSED = RemoteProtocolError("E_AMQP_LINK", "the link of one of the transaction's messages was closed", fatal=False)
 
 
 class ProducerLink:
@@ -71,7 +71,7 @@ class ProducerLink:
         link.flow(CREDIT)
 
     def _message_bytes_max(self) -> int:
-        """What a message may have that is not kept twice, once for AMQP and once for all others."""
+        """The parts of a message that need not be kept twice, for AMQP and for all other protocols."""
         name = DESTINATION_BYTES_MAX if self._destination is None else len(self._destination.name.encode())
         return max(self._context.frame_bytes_max - FRAME_OVERHEAD - FIELDS_OVERHEAD - name, 1)
 
@@ -98,7 +98,7 @@ class ProducerLink:
             self._fail(answer)
 
     def refuse(self) -> None:
-        """It never came to be."""
+        """The broker refused it."""
         self._discards = True
 
     def end(self, *, closed: bool) -> None:
@@ -164,7 +164,7 @@ class ProducerLink:
         try:
             session = self._session_of(delivery)
             if too_large:
-                raise CodecError("E_AMQP_SIZE", f"at most {self._context.frame_bytes_max} bytes a message")
+                raise CodecError("E_AMQP_SIZE", f"message exceeds the limit of {self._context.frame_bytes_max} bytes")
             self._take(content, session, self._taken)
         except TidingsError as error:
             self._transactions.spoil(session, error)
@@ -174,7 +174,7 @@ class ProducerLink:
         """Of the transaction it belongs to; 0: to none."""
         session = self._claimed(delivery)
         if not session and delivery.remote_state == TRANSACTIONAL:
-            raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "there is no such transaction", fatal=False)
+            raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "unknown transaction id", fatal=False)
         return session
 
     def _claimed(self, delivery: Delivery) -> int:
@@ -202,7 +202,9 @@ class ProducerLink:
         self._content += part
         context.partial_bytes += len(part)
         if context.partial_bytes > PARTIAL_MESSAGES * context.frame_bytes_max:
-            raise LimitError("E_AMQP_PARTIAL", "too many messages begun and not finished", fatal=True)
+            raise LimitError(
+                "E_AMQP_PARTIAL", "too many incomplete messages: finish some before you start others", fatal=True
+            )
         if len(self._content) > context.frame_bytes_max:
             self._forget_content()
             self._too_large = True
@@ -257,7 +259,9 @@ class ProducerLink:
         """One less is under way: the publisher may send one more, told in larger portions."""
         credit = self._link.credit
         if not 0 <= credit <= CREDIT:
-            self._fail(RemoteProtocolError("E_AMQP_CREDIT", "the delivery count leaves the credit given", fatal=False))
+            self._fail(
+                RemoteProtocolError("E_AMQP_CREDIT", "delivery-count disagrees with the credit granted", fatal=False)
+            )
             return
         more = CREDIT - credit - len(self._under_way)
         if more * 2 >= CREDIT and not self._discards:

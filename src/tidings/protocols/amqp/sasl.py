@@ -19,7 +19,7 @@ from tidings.protocols.amqp.sections import AmqpValue, decode_first, encode_valu
 AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 FRAME_BYTES_MAX = 512
 LOG_IN_BYTES_MAX = 2 * FRAME_BYTES_MAX + len(AMQP_HEADER)  # not taken to pieces
-WAITING_BYTES_MAX = 64 << 10  # for the layer above, from a client whose log-in is being checked
+WAITING_BYTES_MAX = 64 << 10  # for the layer above, from a client whose login is being checked
 _FRAME = struct.Struct(">IBBH")
 _SASL_FRAME = 1
 _UNDESCRIBED: AmqpValue = UNDESCRIBED  # a constant of its own type, which Proton's annotations do not know
@@ -44,7 +44,7 @@ class SaslOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client says to prove who it is; nothing at all if the certificate, or nobody, says it."""
+    """Credentials of a client; empty for ANONYMOUS and for a certificate."""
 
     user: str = ""
     password: str = ""
@@ -59,7 +59,7 @@ class Sasl:
 
     @property
     def layered(self) -> bool:
-        """Whether the client speaks SASL, and waits for an outcome."""
+        """True if the client speaks SASL and waits for an outcome."""
         return self.state not in (SaslState.HEADER, SaslState.PASSED)
 
     def receive(self, data: bytes) -> Credentials | None:
@@ -73,7 +73,7 @@ class Sasl:
             if header != SASL_HEADER:
                 self.output += SASL_HEADER  # what is understood here, and no frames: the client speaks something else
                 self.state = SaslState.REFUSED
-                raise RemoteProtocolError("E_AMQP_HEADER", "neither AMQP 1.0 nor SASL", position=0)
+                raise RemoteProtocolError("E_AMQP_HEADER", "not an AMQP 1.0 or SASL protocol header", position=0)
             del self._input[: len(header)]
             self.state = SaslState.INIT
             self.output += SASL_HEADER + sasl_frame(
@@ -84,27 +84,27 @@ class Sasl:
                 return credentials
         waits = self.state in (SaslState.CHECKING, SaslState.PASSED)
         if len(self._input) > (WAITING_BYTES_MAX if waits else LOG_IN_BYTES_MAX):
-            raise RemoteProtocolError("E_AMQP_SASL", "more bytes than a log-in takes")
+            raise RemoteProtocolError("E_AMQP_SASL", "more bytes than a SASL login allows")
         return None
 
     def decide(self, outcome: SaslOutcome) -> None:
-        """The answer to what the client has said."""
+        """Queue the SASL outcome."""
         self.output += sasl_frame(OUTCOME, [ubyte(outcome)])
         self.state = SaslState.REFUSED if outcome else SaslState.PASSED
 
     def take_input(self) -> bytes:
-        """What belongs to the layer above."""
+        """The input that belongs to the layer above."""
         data = bytes(self._input)
         self._input.clear()
         return data
 
     def _next_frame(self) -> AmqpValue:
-        """A described list; None: it is not all here."""
+        """A described list; None if the frame is incomplete."""
         if len(self._input) < _FRAME.size:
             return None
         size, offset, kind, _ = _FRAME.unpack_from(self._input)
         if kind != _SASL_FRAME or not 2 <= offset <= size // 4 or size > FRAME_BYTES_MAX:
-            raise RemoteProtocolError("E_AMQP_SASL", "not a SASL frame of a log-in", position=0)
+            raise RemoteProtocolError("E_AMQP_SASL", "not a SASL frame", position=0)
         if len(self._input) < size:
             return None
         content = bytes(self._input[4 * offset : size])
@@ -114,7 +114,7 @@ class Sasl:
         except CodecError as error:
             raise RemoteProtocolError("E_AMQP_SASL", error.reason) from None
         if not isinstance(value, Described) or not isinstance(value.value, list):
-            raise RemoteProtocolError("E_AMQP_SASL", "not a SASL frame of a log-in")
+            raise RemoteProtocolError("E_AMQP_SASL", "not a SASL frame")
         return value
 
     def _said(self, frame: AmqpValue) -> Credentials | None:
@@ -123,12 +123,12 @@ class Sasl:
         if self.state is SaslState.RESPONSE and frame.descriptor in (ulong(RESPONSE), "amqp:sasl-response:list"):
             return self._plain(first)
         if self.state is not SaslState.INIT or frame.descriptor not in (ulong(INIT), "amqp:sasl-init:list"):
-            raise RemoteProtocolError("E_AMQP_SASL", f"unexpected in state {self.state.value}")
+            raise RemoteProtocolError("E_AMQP_SASL", f"unexpected SASL frame in state {self.state.value}")
         response = fields[1] if len(fields) > 1 else None
         if first not in self._mechanisms:
             self.decide(SaslOutcome.AUTH)
             offered = ", ".join(self._mechanisms)
-            raise RemoteProtocolError("E_AMQP_MECHANISM", f"{str(first)[:40]!r} is not offered; there is {offered}")
+            raise RemoteProtocolError("E_AMQP_MECHANISM", f"{str(first)[:40]!r} is not offered; use {offered}")
         if first == "PLAIN":
             if response is not None:
                 return self._plain(response)
@@ -143,7 +143,7 @@ class Sasl:
         parts = _text(response).split("\0")
         if len(parts) != 3 or parts[0] not in ("", parts[1]) or not parts[1]:
             self.decide(SaslOutcome.AUTH)
-            raise RemoteProtocolError("E_AMQP_SASL", "PLAIN takes a user and a password")
+            raise RemoteProtocolError("E_AMQP_SASL", "PLAIN needs a user and a password")
         self.state = SaslState.CHECKING
         return Credentials(parts[1], parts[2])
 
@@ -154,7 +154,7 @@ def _text(response: AmqpValue) -> str:
     try:
         return response.decode()
     except UnicodeDecodeError:
-        raise RemoteProtocolError("E_AMQP_SASL", "not UTF-8") from None
+        raise RemoteProtocolError("E_AMQP_SASL", "PLAIN response is not UTF-8") from None
 
 
 def sasl_frame(code: int, fields: AmqpValue) -> bytes:

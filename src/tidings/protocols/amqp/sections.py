@@ -93,7 +93,7 @@ def decode_first(data: Data, content: bytes) -> tuple[AmqpValue, int]:
         used = data.decode(content)
         data.rewind()
         if used <= 0 or data.next() is None:
-            raise CodecError("E_AMQP_DECODE", "no value", position=0)
+            raise CodecError("E_AMQP_DECODE", "value missing", position=0)
         try:
             return own(data.get_object()), used
         except (TypeError, ValueError):  # a map with names that Python cannot hash
@@ -196,7 +196,7 @@ def _map(values: dict[AmqpValue, AmqpValue]) -> bytes:
 
 
 def _simple(value: AmqpValue) -> bytes:
-    """What our own values are in AMQP; any other by Proton."""
+    """Encodes the common types directly; other types go through Proton."""
     kind = type(value)
     if kind is str:
         return _sized(_STRING8, _STRING32, value.encode())
@@ -219,7 +219,7 @@ def encode_value(value: AmqpValue) -> bytes:
         data.put_object(value)
         return bytes(data.encode())
     except (ProtonException, KeyError, ValueError, RecursionError) as error:
-        raise CodecError("E_AMQP_ENCODE", f"AMQP has no value for it ({type(error).__name__})") from None
+        raise CodecError("E_AMQP_ENCODE", f"AMQP cannot represent the value ({type(error).__name__})") from None
 
 
 def _sized(short: int, long: int, content: bytes) -> bytes:

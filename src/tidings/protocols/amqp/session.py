@@ -118,7 +118,7 @@ class AmqpSession:
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits for the client to open its windows."""
+        """Bytes held until the client opens its windows."""
         return 0 if self._engine is None else self._engine.waiting_bytes
 
     # --- what the broker says --------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def _farewell(error: TidingsError) -> bytes:
 
 
 def _fault(error: Exception) -> TidingsError | None:
-    """What to tell a client that has caused this error; None: it is ours."""
+    """The error to report to the client; None for an internal error."""
     match error:
         case CodecError():
             return RemoteProtocolError(error.code, error.reason)
@@ -189,7 +189,7 @@ def _fault(error: Exception) -> TidingsError | None:
 
 
 class AmqpEngine:
-    """Proton's connection and what we make of its events; from the log-in to the end."""
+    """Proton's connection and the handling of its events, from login to the end."""
 
     def __init__(self, context: Context, name: str, heartbeat_ms: int) -> None:
         self.context = context
@@ -222,7 +222,7 @@ class AmqpEngine:
             missing = len(AMQP_HEADER) - len(self._header)
             self._header += data[:missing]
             if not AMQP_HEADER.startswith(bytes(self._header)):
-                self._give_up(RemoteProtocolError("E_AMQP_HEADER", "not AMQP 1.0", position=0))
+                self._give_up(RemoteProtocolError("E_AMQP_HEADER", "not an AMQP 1.0 protocol header", position=0))
         position = 0
         while position < len(data) and not self._closed:
             capacity = self._transport.capacity()
@@ -263,7 +263,7 @@ class AmqpEngine:
         return sum(session.outgoing_bytes for session in self._sessions)
 
     def fail(self, error: TidingsError) -> None:
-        """Say why, and say good-bye; once."""
+        """Send the close with its error, once."""
         self._closed = True
         if self._failed:
             return
@@ -279,7 +279,7 @@ class AmqpEngine:
             self._connection.close()
 
     def _give_up(self, error: TidingsError) -> NoReturn:
-        """The client is told here: who hears of the error may be unable to, in the middle of a log-in."""
+        """Report the error to the client here: during login the caller may be unable to."""
         self.fail(error)
         raise error from None
 
@@ -324,7 +324,7 @@ class AmqpEngine:
     def _connection_opened(self, _: Event) -> None:
         container = self._connection.remote_container or ""
         if len(container) > NAME_MAX:
-            error = RemoteProtocolError("E_FRAME_FIELD", f"a container id has at most {NAME_MAX} characters")
+            error = RemoteProtocolError("E_FRAME_FIELD", f"container id is longer than {NAME_MAX} characters")
             self._end(error)
             return
         self.context.container = container
@@ -347,12 +347,12 @@ class AmqpEngine:
 
     def _transport_failed(self, event: Event) -> None:
         condition: Condition | None = self._transport.condition
-        reason = "the connection cannot go on" if condition is None else f"{condition.name}: {condition.description}"
+        reason = "the connection failed" if condition is None else f"{condition.name}: {condition.description}"
         raise RemoteProtocolError("E_AMQP_FRAME", reason)
 
     def _input_ended(self, _: Event) -> None:
         """Before the client has closed: Proton stops reading, without a word, at what is none of AMQP's frames."""
-        raise RemoteProtocolError("E_AMQP_DECODE", "a frame that holds none of AMQP's performatives")
+        raise RemoteProtocolError("E_AMQP_DECODE", "frame does not contain an AMQP performative")
 
     def _session_opened(self, event: Any) -> None:
         session: Session = event.session
@@ -383,7 +383,7 @@ class AmqpEngine:
     def _link_opened(self, event: Any) -> None:
         link = event.link
         if len(self._links) >= LINKS_MAX:
-            self._end(RemoteProtocolError("E_SUBSCRIPTIONS", f"a connection has at most {LINKS_MAX} links"))
+            self._end(RemoteProtocolError("E_SUBSCRIPTIONS", f"a connection can have at most {LINKS_MAX} links"))
             return
         ours: OurLink
         if link.is_sender and not link.remote_source.address and not link.remote_source.dynamic:
@@ -398,7 +398,7 @@ class AmqpEngine:
         self._links[link] = ours
         try:
             if not 0 < len(link.name or "") <= NAME_MAX:
-                raise RemoteProtocolError("E_SUBSCRIBE_NAME", f"a link's name has 1 to {NAME_MAX} characters")
+                raise RemoteProtocolError("E_SUBSCRIBE_NAME", f"a link name must have 1 to {NAME_MAX} characters")
             ours.attach()
         except TidingsError as error:
             ours.refuse()

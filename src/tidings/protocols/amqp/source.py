@@ -1,4 +1,4 @@
-"""What a consumer's link asks for: its source, read and answered."""
+"""Reads and answers the source of a consumer's link."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,7 +23,7 @@ SHARED, GLOBAL = "shared", "global"
 class Filters(NamedTuple):
     selector: str
     no_local: bool
-    applied: dict[AmqpValue, AmqpValue]  # what the answer names; filters nobody knows here are left out
+    applied: dict[AmqpValue, AmqpValue]  # what the answer names; unknown filters are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LinkSource:
 
     @property
     def common(self) -> bool:
-        """Whether others, or another link of later, may get what this one does not take."""
+        """True if other links, or a later one, may get messages that this one does not take."""
         return bool(self.durable or self.shared) or self.destination.startswith("queue:")
 
 
@@ -50,7 +50,7 @@ def read_source(link: Link, context: Context) -> LinkSource:
     if terminus.dynamic:
         destination = f"{'queue' if temporary else 'topic'}:{context.next_temporary()}"
     elif not terminus.address:
-        raise RemoteProtocolError("E_AMQP_SOURCE", "the source names no address", fatal=False)
+        raise RemoteProtocolError("E_AMQP_SOURCE", "the source has no address", fatal=False)
     else:
         destination = read_address(terminus.address, capabilities, plain_is_queue=context.plain_is_queue)
     pattern = DestinationPattern.parse(destination)
@@ -58,7 +58,11 @@ def read_source(link: Link, context: Context) -> LinkSource:
     presettled = link.remote_snd_settle_mode == Link.SND_SETTLED
     durable, shared = ("", "") if pattern.queue else _names(link, terminus, capabilities, context)
     if filters.no_local and (durable or shared or pattern.queue):
-        raise RemoteProtocolError("E_AMQP_NOT_IMPLEMENTED", "no-local is for plain topic subscribers", fatal=False)
+        raise RemoteProtocolError(
+            "E_AMQP_NOT_IMPLEMENTED",
+            "no-local works only for topics, on links that are neither durable nor shared",
+            fatal=False,
+        )
     # Only the forwarding plane knows whose message it is, and it waits for nobody's acknowledgement.
     presettled = presettled or filters.no_local
     fields: dict[str, Value] = {
@@ -94,7 +98,7 @@ def _filters(given: AmqpValue) -> Filters:
         if descriptor in SELECTOR:
             value = one.value if isinstance(one, Described) else one
             if not isinstance(value, str):
-                raise RemoteProtocolError("E_AMQP_FILTER", "a selector filter is a string", fatal=False)
+                raise RemoteProtocolError("E_AMQP_FILTER", "a selector filter must be a string", fatal=False)
             selector = _both(selector, str(value))
         elif descriptor in NO_LOCAL:
             no_local = True
@@ -106,7 +110,7 @@ def _filters(given: AmqpValue) -> Filters:
 
 
 def _both(one: str, other: str) -> str:
-    """What fulfils each of two selectors."""
+    """The conjunction of two selectors."""
     if not (one.strip() and other.strip()):
         return one if one.strip() else other
     for each in (one, other):
@@ -125,7 +129,7 @@ def mirror(link: Link) -> None:
 
 
 def answer_source(link: Link, source: LinkSource) -> None:
-    """The attach that tells what is in place."""
+    """Fill the attach with the source actually used."""
     if link.remote_source.dynamic:
         link.source.address = address_of_pattern(source.destination)
     answer_lifetime(link.source, kept=link.remote_source.expiry_policy == Terminus.EXPIRE_NEVER)
@@ -137,7 +141,7 @@ def answer_source(link: Link, source: LinkSource) -> None:
 
 
 def answer_lifetime(terminus: Terminus, *, kept: bool) -> None:
-    """What the client wished for, in our answer to it, becomes what is in place."""
+    """Replace the requested lifetime, copied into the answer, by the actual one."""
     if not kept:
         terminus.durability = Terminus.NONDURABLE
         terminus.expiry_policy = Terminus.EXPIRE_WITH_LINK

@@ -5,7 +5,7 @@ and the outcomes of what was received, go to the broker at once, which keeps the
 was refused here, before the broker could know of it, spoils the transaction: it can only be rolled back.
 
 Outcomes of deliveries that the receiver has not settled wait at their links for the end of the transaction (4.4.2):
-after a rollback the deliveries are still the receiver's, to decide anew. To the broker they go with the commit.
+after a rollback the deliveries are still the receiver's, and undecided. To the broker they go with the commit.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _NUMBERS: dict[AmqpValue, int] = {"amqp:declare:list": DECLARE, "amqp:discharge:
 
 
 class Enlisted(Protocol):
-    """Who has outcomes that wait for the end of a transaction."""
+    """Holds outcomes that wait for the end of a transaction."""
 
     def commit(self, session: int) -> None: ...
 
@@ -74,11 +74,13 @@ class AmqpTransactions:
         fields = command.value if isinstance(command.value, list) else []
         if command.descriptor == DECLARE:
             if fields and fields[0] is not None:
-                raise RemoteProtocolError("E_AMQP_NOT_IMPLEMENTED", "transactions are of this broker only", fatal=False)
+                raise RemoteProtocolError(
+                    "E_AMQP_NOT_IMPLEMENTED", "a transaction can include only this broker", fatal=False
+                )
             return {self._declare(on_done)}
         session = self.session_of(fields[0] if fields else None)
         if not session:
-            raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "there is no such transaction", fatal=False)
+            raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "unknown transaction id", fatal=False)
         self._discharge(session, fails=bool(fields[1:2] and fields[1]), on_done=on_done)
         return set()
 
@@ -89,7 +91,9 @@ class AmqpTransactions:
 
     def _declare(self, on_done: OnDone) -> int:
         if len(self._open) >= SESSIONS_MAX:
-            raise RemoteProtocolError("E_TRANSACTIONS", f"at most {SESSIONS_MAX} open transactions", fatal=False)
+            raise RemoteProtocolError(
+                "E_TRANSACTIONS", f"a connection can have at most {SESSIONS_MAX} open transactions", fatal=False
+            )
         self._last = self._last % SESSIONS_MAX + 1
         while self._last in self._open:
             self._last = self._last % SESSIONS_MAX + 1
@@ -108,7 +112,10 @@ class AmqpTransactions:
 
     def _discharge(self, session: int, *, fails: bool, on_done: OnDone) -> None:
         if session in self.posting.values():
-            self.spoil(session, RemoteProtocolError("E_AMQP_PARTIAL", "a message of it is not complete", fatal=False))
+            self.spoil(
+                session,
+                RemoteProtocolError("E_AMQP_PARTIAL", "the transaction contains an incomplete message", fatal=False),
+            )
         failure = self._open.pop(session)
         commits = not fails and failure is None
         links = self._enlisted.pop(session, set())
@@ -161,4 +168,4 @@ def _command(content: bytes) -> Described:
         number: AmqpValue = _NUMBERS.get(value.descriptor, value.descriptor)
         if number in (DECLARE, DISCHARGE):
             return Described(ulong(number), value.value)
-    raise RemoteProtocolError("E_AMQP_TRANSACTION", "a coordinator takes declare and discharge", fatal=False)
+    raise RemoteProtocolError("E_AMQP_TRANSACTION", "a coordinator accepts only declare and discharge", fatal=False)

@@ -89,7 +89,7 @@ def decode_fields(payload: bytes) -> dict[str, Value]:
     reader = Reader(payload)
     count = reader.varint()
     if count > FIELDS_MAX:
-        raise CodecError("E_FRAME_FIELDS", f"a control frame has at most {FIELDS_MAX} fields", position=0)
+        raise CodecError("E_FRAME_FIELDS", f"a control frame can have at most {FIELDS_MAX} fields", position=0)
     fields: dict[str, Value] = {}
     for _ in range(count):
         name = reader.name()
@@ -107,7 +107,7 @@ def field(fields: Mapping[str, Value], name: str, kind: type[T]) -> T:
     if value is None:
         return kind()
     if type(value) is not kind:
-        raise RemoteProtocolError("E_FRAME_FIELD", f"{name} is not {kind.__name__}", fatal=False)
+        raise RemoteProtocolError("E_FRAME_FIELD", f"{name} must be {kind.__name__}", fatal=False)
     return value
 
 
@@ -131,12 +131,12 @@ def encode_ack(subscription: int, tags: Iterable[int], flags: int = 0, *, sessio
 def decode_ack(payload: bytes) -> tuple[int, int, tuple[int, ...]]:
     """Subscription, flags, tags."""
     if len(payload) < _ACK.size:
-        raise CodecError("E_CODEC_TRUNCATED", "an acknowledgement is cut short", position=len(payload))
+        raise CodecError("E_CODEC_TRUNCATED", "truncated acknowledgement", position=len(payload))
     subscription, flags, count = _ACK.unpack_from(payload)
     if flags > ACK_FLAGS_MAX:
-        raise CodecError("E_FRAME_ACK", "an acknowledgement with an unknown flag", position=4)
+        raise CodecError("E_FRAME_ACK", "unknown flag in an acknowledgement", position=4)
     if len(payload) != _ACK.size + 8 * count:
-        raise CodecError("E_FRAME_ACK", "the number of tags and the length disagree", position=5)
+        raise CodecError("E_FRAME_ACK", "acknowledgement length does not match its number of tags", position=5)
     return subscription, flags, struct.unpack_from(f"<{count}Q", payload, _ACK.size)
 
 
@@ -147,7 +147,7 @@ def encode_credit(subscription: int, more: int) -> bytes:
 def decode_credit(payload: bytes) -> tuple[int, int]:
     """Subscription, more."""
     if len(payload) != _PAIR.size:
-        raise CodecError("E_FRAME_CREDIT", "credit has eight bytes", position=0)
+        raise CodecError("E_FRAME_CREDIT", "CREDIT must have 8 bytes", position=0)
     subscription, more = _PAIR.unpack(payload)
     return subscription, more
 
@@ -159,14 +159,14 @@ def encode_tags(tags: Iterable[int]) -> bytes:
 
 def decode_tags(value: bytes) -> tuple[int, ...]:
     if len(value) % 8:
-        raise RemoteProtocolError("E_FRAME_FIELD", "tags have eight bytes each", fatal=False)
+        raise RemoteProtocolError("E_FRAME_FIELD", "the length of tags must be a multiple of 8 bytes", fatal=False)
     return struct.unpack(f"<{len(value) // 8}Q", value)
 
 
 def decode_delivery(payload: bytes) -> tuple[int, int, int, bytes]:
     """Subscription, attempt, tag, message."""
     if len(payload) < _DELIVERY.size:
-        raise CodecError("E_CODEC_TRUNCATED", "a delivery is cut short", position=len(payload))
+        raise CodecError("E_CODEC_TRUNCATED", "truncated delivery", position=len(payload))
     subscription, attempt, tag = _DELIVERY.unpack_from(payload)
     return subscription, attempt, tag, payload[_DELIVERY.size :]
 
@@ -174,7 +174,7 @@ def decode_delivery(payload: bytes) -> tuple[int, int, int, bytes]:
 def decode_receipts(payload: bytes) -> tuple[int, ...]:
     count = len(payload) // 4 - 1
     if len(payload) % 4 or count < 0 or int.from_bytes(payload[:4], "little") != count:
-        raise CodecError("E_FRAME_RECEIPTS", "the number of receipts and the length disagree", position=0)
+        raise CodecError("E_FRAME_RECEIPTS", "frame length does not match its number of receipts", position=0)
     return struct.unpack_from(f"<{count}I", payload, 4)
 
 
@@ -185,7 +185,7 @@ def encode_retained(receipt: int, offset: int, message: bytes) -> bytes:
 def decode_retained(payload: bytes) -> tuple[int, int, bytes]:
     """Receipt, offset, message."""
     if len(payload) < _RETAINED.size:
-        raise CodecError("E_CODEC_TRUNCATED", "a retained message is cut short", position=len(payload))
+        raise CodecError("E_CODEC_TRUNCATED", "truncated retained message", position=len(payload))
     receipt, offset = _RETAINED.unpack_from(payload)
     return receipt, offset, payload[_RETAINED.size :]
 
@@ -208,7 +208,7 @@ class FrameSplitter:
         while end - start >= HEADER_BYTES:
             length, type, flags, session = _HEADER.unpack_from(data, start)
             if length > self.payload_bytes_max:
-                raise RemoteProtocolError("E_CODEC_LIMIT", f"a frame of {length} bytes is longer than agreed")
+                raise RemoteProtocolError("E_CODEC_LIMIT", f"frame of {length} bytes exceeds the agreed maximum")
             stop = start + HEADER_BYTES + length
             if stop > end:
                 self._needed = HEADER_BYTES + length

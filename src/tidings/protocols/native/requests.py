@@ -1,6 +1,6 @@
-"""Encodes requests as native frames: the client's side of `native.NativeSession.receive`."""
+"""Encodes requests as native frames: the client's side of `NativeSession.receive`."""
 
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from tidings.errors import UsageError
 from tidings.model.event_type_json import types_to_json
@@ -82,37 +82,27 @@ def _commit(asked: Commit) -> bytes:
     return control(FrameType.COMMIT, fields, session=asked.session)
 
 
+TypeRequest: TypeAlias = AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType
+QueueRequest: TypeAlias = Browse | Purge | Move
+RetainedRequest: TypeAlias = Retain | ReadRetained | Release
+SubscriptionRequest: TypeAlias = Unsubscribe | Forget | Drain | Advertise | Unadvertise
+ConnectionRequest: TypeAlias = Identify | MakeTemporary | RemoveTemporary | Sync | Trace
+Form: TypeAlias = tuple[FrameType, dict[str, Value]]
+
+
 def _plain(
-    request: Unsubscribe
-    | Forget
-    | Drain
-    | Identify
-    | MakeTemporary
-    | RemoveTemporary
-    | Sync
-    | Browse
-    | Purge
-    | Move
-    | Trace
-    | Retain
-    | ReadRetained
-    | Release
-    | Advertise
-    | Unadvertise
-    | AddType
-    | RemoveType
-    | ShowTypes
-    | AdvertiseType
-    | UnadvertiseType,
-) -> tuple[FrameType, dict[str, Value]]:
+    request: TypeRequest | QueueRequest | RetainedRequest | SubscriptionRequest | ConnectionRequest,
+) -> Form:
+    """Frame type and fields of a request that has only a receipt beside them."""
     match request:
-        case Unsubscribe(_, subscription, release):
-            return FrameType.UNSUBSCRIBE, {"subscription": subscription, "release": release}
-        case Forget(_, durable, shared, look, owner):
-            fields: dict[str, Value] = {"durable": durable, "shared": "shared" if shared else "", "look": look}
-            return FrameType.UNSUBSCRIBE, fields if owner is None else {**fields, "owner": owner}
-        case Drain(_, subscription):
-            return FrameType.DRAIN, {"subscription": subscription}
+        case Unsubscribe() | Forget() | Drain() | Advertise() | Unadvertise():
+            return _of_subscription(request)
+        case Browse() | Purge() | Move():
+            return _of_queue(request)
+        case Retain() | ReadRetained() | Release():
+            return _retained(request)
+        case AddType() | RemoveType() | ShowTypes() | AdvertiseType() | UnadvertiseType():
+            return FrameType.TYPE, _of_type(request)
         case Identify(_, client_id):
             return FrameType.IDENTIFY, {"client": client_id}
         case MakeTemporary(_, queue):
@@ -121,6 +111,31 @@ def _plain(
             return FrameType.TEMPORARY, {"queue": queue, "remove": True}
         case Sync():
             return FrameType.SYNC, {}
+        case Trace(_, message, everywhere):
+            return FrameType.TRACE, {"message": str(message), "everywhere": everywhere}
+        case _:
+            assert_never(request)
+
+
+def _of_subscription(request: SubscriptionRequest) -> Form:
+    match request:
+        case Unsubscribe(_, subscription, release):
+            return FrameType.UNSUBSCRIBE, {"subscription": subscription, "release": release}
+        case Forget(_, durable, shared, look, owner):
+            fields: dict[str, Value] = {"durable": durable, "shared": "shared" if shared else "", "look": look}
+            return FrameType.UNSUBSCRIBE, fields if owner is None else {**fields, "owner": owner}
+        case Drain(_, subscription):
+            return FrameType.DRAIN, {"subscription": subscription}
+        case Advertise(_, number, destination, selector):
+            return FrameType.ADVERTISE, {"number": number, "destination": destination, "selector": selector}
+        case Unadvertise(_, number):
+            return FrameType.ADVERTISE, {"number": number, "withdraw": True}
+        case _:
+            assert_never(request)
+
+
+def _of_queue(request: QueueRequest) -> Form:
+    match request:
         case Browse(_, subscription, queue, selector, after, count):
             place = {"seq": after.seq, "priority": after.priority, "count": count}
             return FrameType.BROWSE, {"subscription": subscription, "queue": queue, "selector": selector, **place}
@@ -128,24 +143,22 @@ def _plain(
             return FrameType.PURGE, {"queue": queue, "tags": encode_tags(tags)}
         case Move(_, queue, target, tags):
             return FrameType.MOVE, {"queue": queue, "target": target, "tags": encode_tags(tags)}
-        case Trace(_, message, everywhere):
-            return FrameType.TRACE, {"message": str(message), "everywhere": everywhere}
-        case Advertise(_, number, destination, selector):
-            return FrameType.ADVERTISE, {"number": number, "destination": destination, "selector": selector}
-        case Unadvertise(_, number):
-            return FrameType.ADVERTISE, {"number": number, "withdraw": True}
-        case Retain() | ReadRetained() | Release():
-            return _retained(request)
+        case _:
+            assert_never(request)
+
+
+def _of_type(request: TypeRequest) -> dict[str, Value]:
+    match request:
         case AddType(_, event_type):
-            return FrameType.TYPE, {"operation": "add", "types": types_to_json([event_type])}
+            return {"operation": "add", "types": types_to_json([event_type])}
         case RemoveType(_, name):
-            return FrameType.TYPE, {"operation": "remove", "name": name}
+            return {"operation": "remove", "name": name}
         case ShowTypes(_, name):
-            return FrameType.TYPE, {"operation": "show", "name": name}
+            return {"operation": "show", "name": name}
         case AdvertiseType(_, name):
-            return FrameType.TYPE, {"operation": "advertise", "name": name}
+            return {"operation": "advertise", "name": name}
         case UnadvertiseType(_, name):
-            return FrameType.TYPE, {"operation": "unadvertise", "name": name}
+            return {"operation": "unadvertise", "name": name}
         case _:
             assert_never(request)
 
@@ -176,7 +189,7 @@ def _subscribe(asked: Subscribe) -> bytes:
     return control(FrameType.SUBSCRIBE, fields, session=asked.session)
 
 
-def _retained(request: Retain | ReadRetained | Release) -> tuple[FrameType, dict[str, Value]]:
+def _retained(request: RetainedRequest) -> Form:
     match request:
         case Retain(_, name, destination, selector, age_ms, bytes_max, keep_limits):
             limits: dict[str, Value] = {"age_ms": age_ms, "bytes_max": bytes_max, "keep_limits": keep_limits}

@@ -134,13 +134,15 @@ class NativeSession:
         return silence_ms, silence_ms
 
     def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
-        """What a control frame asks for; an error that is fatal ends the connection."""
+        """Decode a control frame into a request; a fatal error ends the connection."""
         try:
             frame = FrameType(type)
         except ValueError:
-            raise RemoteProtocolError("E_FRAME_TYPE", f"there is no frame type {type:#04x}") from None
+            raise RemoteProtocolError("E_FRAME_TYPE", f"unknown frame type {type:#04x}") from None
         if frame not in TRANSITIONS[self.state]:
-            raise RemoteProtocolError("E_FRAME_UNEXPECTED", f"{frame.name} has no place in state {self.state.value}")
+            raise RemoteProtocolError(
+                "E_FRAME_UNEXPECTED", f"unexpected frame {frame.name} in state {self.state.value}"
+            )
         self.state = TRANSITIONS[self.state][frame]
         match frame:
             case FrameType.PING:
@@ -307,7 +309,7 @@ def _hello(fields: dict[str, Value]) -> Hello:
 def _client_id(fields: dict[str, Value]) -> str:
     client = field(fields, "client", str)
     if len(client) > NAME_MAX or any(character < " " for character in client):
-        reason = f"a client id has at most {NAME_MAX} characters and no control characters"
+        reason = f"a client id must have at most {NAME_MAX} characters and no control characters"
         raise RemoteProtocolError("E_FRAME_FIELD", reason)
     return client
 
@@ -334,7 +336,7 @@ def _choice(fields: dict[str, Value], name: str, default: Choice) -> Choice:
     text = field(fields, name, str)
     offered = {one.value: one for one in type(default)}
     if text and text not in offered:
-        raise RemoteProtocolError("E_FRAME_FIELD", f"{name} is one of {', '.join(offered)}", fatal=False)
+        raise RemoteProtocolError("E_FRAME_FIELD", f"{name} must be one of {', '.join(offered)}", fatal=False)
     return offered[text] if text else default
 
 
@@ -344,7 +346,7 @@ def _type_request(fields: dict[str, Value], receipt: int) -> Request:
         case "add":
             types = types_from_json(field(fields, "types", str))
             if len(types) != 1:
-                raise RemoteProtocolError("E_FRAME_FIELD", "one event type is added at a time", fatal=False)
+                raise RemoteProtocolError("E_FRAME_FIELD", "add one event type at a time", fatal=False)
             return AddType(receipt, types[0])
         case "remove":
             return RemoveType(receipt, name)
@@ -354,4 +356,4 @@ def _type_request(fields: dict[str, Value], receipt: int) -> Request:
             return AdvertiseType(receipt, name)
         case "unadvertise":
             return UnadvertiseType(receipt, name)
-    raise RemoteProtocolError("E_FRAME_FIELD", f"there is no operation {operation!r} on event types", fatal=False)
+    raise RemoteProtocolError("E_FRAME_FIELD", f"unknown operation {operation!r} on event types", fatal=False)

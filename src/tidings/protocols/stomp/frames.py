@@ -78,7 +78,7 @@ def unescape(text: str, version: StompVersion) -> str:
 
     def one(found: re.Match[str]) -> str:
         if found[0] not in _UNESCAPED or (found[0] == "\\r" and version is StompVersion.V11):
-            raise RemoteProtocolError("E_STOMP_ESCAPE", "an unknown escape in a header", position=found.start())
+            raise RemoteProtocolError("E_STOMP_ESCAPE", "unknown escape sequence in a header", position=found.start())
         return _UNESCAPED[found[0]]
 
     return _ESCAPE.sub(one, text)

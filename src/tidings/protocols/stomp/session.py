@@ -22,14 +22,14 @@ from tidings.protocols.stomp.subscriptions import StompSubscriptions, Subscribed
 
 OWN_RECEIPTS = 1 << 31  # numbers from here on are the session's, those below the forwarding plane's
 SESSIONS_MAX = 0xFFFF
-BEAT_MS = 1_000  # the broker sends a heart-beat this often if a client asks for it, or more seldom
+BEAT_MS = 1_000  # the broker sends a heartbeat at this interval, or a longer one that the client asks for
 TEXT_MAX = 1_024  # characters of a receipt's name
 VERSIONS = {str(version): version for version in StompVersion}
 
 
 class StompState(Enum):
     CONNECTING = "connecting"
-    LOGIN = "log-in"
+    LOGIN = "login"
     READY = "ready"
     LEAVING = "leaving"
     CLOSED = "closed"
@@ -47,8 +47,8 @@ class StompSession:
         self._next_receipt = count(OWN_RECEIPTS)
         self._frame: StompFrame | None = None  # the one at hand
         self._asked: str | None = None  # the receipt of one that cannot be read
-        self._beats = (0, 0)  # what the client offered and asked for
-        self._silence_ms = 0  # how often the broker wants to hear from it
+        self._beats = (0, 0)  # the client's offer and request
+        self._silence_ms = 0  # longest silence of the client
         self._last_receipt = 0  # of DISCONNECT
         self._subscriptions = StompSubscriptions()
         self._transactions: dict[str, int] = {}
@@ -64,7 +64,7 @@ class StompSession:
     # --- from the client ------------------------------------------------------------------------------------------
 
     def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
-        """What a frame asks for; whatever is wrong with it ends the connection."""
+        """Decode a frame into a request; any error in it ends the connection."""
         self._frame = None
         try:
             self._frame = frame = decode(payload, self.version)
@@ -73,14 +73,14 @@ class StompSession:
             raise
         if frame.command in ("CONNECT", "STOMP"):
             if self.state is not StompState.CONNECTING:
-                raise RemoteProtocolError("E_STOMP_COMMAND", "connected already")
+                raise RemoteProtocolError("E_STOMP_COMMAND", "the client is already connected")
             return self._connect(frame)
         if self.state is not StompState.READY:
-            raise RemoteProtocolError("E_STOMP_COMMAND", "the first frame is CONNECT or STOMP")
+            raise RemoteProtocolError("E_STOMP_COMMAND", "the first frame must be CONNECT or STOMP")
         if frame.command not in self._COMMANDS:
-            raise RemoteProtocolError("E_STOMP_COMMAND", f"there is no command {frame.command[:32]!r}")
+            raise RemoteProtocolError("E_STOMP_COMMAND", f"unknown command {frame.command[:32]!r}")
         if frame.body and self.version is not StompVersion.V10:
-            raise RemoteProtocolError("E_STOMP_FRAME", f"{frame.command} has no body")
+            raise RemoteProtocolError("E_STOMP_FRAME", f"{frame.command} must not have a body")
         received = self._COMMANDS[frame.command](self, frame)
         self._frame = None
         return received
@@ -135,7 +135,7 @@ class StompSession:
         *_, subscription, tag = ("", *text.split("-"))
         subscribed = self._subscriptions.by_number(subscription)
         if subscribed is None or not (tag.isascii() and tag.isdigit()) or len(tag) > 19 or not int(tag):
-            raise RemoteProtocolError("E_STOMP_ACK", f"no message {text[:100]!r} waits for an acknowledgement")
+            raise RemoteProtocolError("E_STOMP_ACK", f"message {text[:100]!r} is not waiting for an acknowledgement")
         self._check_owner(frame, subscribed)
         verdict = Verdict.DONE
         if frame.command == "NACK":
@@ -154,9 +154,13 @@ class StompSession:
         if name in self._transactions:
             raise RemoteProtocolError("E_STOMP_TRANSACTION", f"transaction {name[:100]!r} has begun already")
         if len(name) > NAME_MAX:
-            raise RemoteProtocolError("E_STOMP_TRANSACTION", f"a transaction's name has at most {NAME_MAX} characters")
+            raise RemoteProtocolError(
+                "E_STOMP_TRANSACTION", f"the name of a transaction is longer than {NAME_MAX} characters"
+            )
         if len(self._transactions) == SESSIONS_MAX:
-            raise RemoteProtocolError("E_STOMP_TRANSACTION", "too many transactions")
+            raise RemoteProtocolError(
+                "E_STOMP_TRANSACTION", f"a connection can have at most {SESSIONS_MAX} transactions"
+            )
         taken = set(self._transactions.values())
         session = next(number for number in count(1) if number not in taken)
         self._transactions[name] = session
@@ -197,7 +201,7 @@ class StompSession:
         if text is None:
             return 0
         if len(text) > TEXT_MAX:
-            raise RemoteProtocolError("E_STOMP_HEADER", f"a receipt has at most {TEXT_MAX} characters")
+            raise RemoteProtocolError("E_STOMP_HEADER", f"the receipt header is longer than {TEXT_MAX} characters")
         number = next(self._next_receipt)
         self._receipts[number] = text
         return number
@@ -239,9 +243,7 @@ class StompSession:
                 text = self._receipts.pop(receipt, None)
                 return b"" if text is None else encode("RECEIPT", {"receipt-id": text}, self.version)
             case Failed(receipt, error) | Refused(receipt, error):
-                if (
-                    error.code == "E_QUEUE_GONE" and receipt < OWN_RECEIPTS
-                ):  # a SEND: an answer to somebody who has left
+                if error.code == "E_QUEUE_GONE" and receipt < OWN_RECEIPTS:  # a SEND: its temporary reply queue is gone
                     text = self._text(receipt)
                     return b"" if text is None else encode("RECEIPT", {"receipt-id": text}, self.version)
                 return self.error(error, receipt)
@@ -249,7 +251,7 @@ class StompSession:
                 assert_never(answer)
 
     def _text(self, receipt: int) -> str | None:
-        """What the client calls a receipt, which is answered now."""
+        """The client's name of a receipt, removed because it is answered now."""
         if receipt >= OWN_RECEIPTS:
             return self._receipts.pop(receipt, None)
         assert self._plane is not None
@@ -257,7 +259,7 @@ class StompSession:
         return None if name is None else name.decode(errors="replace")  # whatever the client wrote there
 
     def error(self, error: TidingsError, receipt: int = 0) -> bytes:
-        """An ERROR is always the last frame."""
+        """ERROR is always the last frame."""
         text = self._text(receipt)
         if text is None:
             text = self._asked if self._frame is None else self._frame.headers.get("receipt")
@@ -292,5 +294,5 @@ class StompSession:
 def _beats(text: str) -> tuple[int, int]:
     parts = text.replace(" ", "").split(",")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
-        raise RemoteProtocolError("E_STOMP_HEADER", "heart-beat is two numbers of milliseconds, as in 0,1000")
+        raise RemoteProtocolError("E_STOMP_HEADER", "heart-beat must be two numbers of milliseconds, such as 0,1000")
     return int(parts[0]), int(parts[1])

@@ -37,7 +37,7 @@ class Subscribed:
 
     @property
     def acks(self) -> int:
-        """What its acknowledgements mean, as the forwarder has it."""
+        """The acknowledgement mode for the forwarder."""
         return MODES.index(self.mode)
 
 
@@ -63,7 +63,7 @@ class StompSubscriptions:
             )
         mode = frame.headers.get("ack", "auto")
         if mode not in MODES:
-            raise RemoteProtocolError("E_STOMP_HEADER", "ack is auto, client or client-individual")
+            raise RemoteProtocolError("E_STOMP_HEADER", "ack must be auto, client or client-individual")
         durable, shared = _first(frame, DURABLE), _first(frame, SHARED)
         id = frame.headers.get("id")
         subscribed = Subscribed(self._next, id, destination, mode, bool(shared))
@@ -121,14 +121,14 @@ class StompSubscriptions:
             if destination.startswith(prefix):
                 return kind + (self.temporary if temporary else "") + destination[len(prefix) :]
         offered = ", ".join(PREFIXES)
-        raise RemoteProtocolError("E_STOMP_DESTINATION", f"a destination begins with one of {offered}")
+        raise RemoteProtocolError("E_STOMP_DESTINATION", f"a destination must begin with one of {offered}")
 
 
 def needed(frame: StompFrame, name: str) -> str:
     try:
         return frame.headers[name]
     except KeyError:
-        raise RemoteProtocolError("E_STOMP_HEADER", f"{frame.command} without the header {name}") from None
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{frame.command} needs the header {name}") from None
 
 
 def _key(frame: StompFrame, version: StompVersion) -> Key:
@@ -136,7 +136,7 @@ def _key(frame: StompFrame, version: StompVersion) -> Key:
         return ("destination", needed(frame, "destination"))
     id = needed(frame, "id")
     if len(id) > ID_MAX:
-        raise RemoteProtocolError("E_STOMP_HEADER", f"an id has at most {ID_MAX} characters")
+        raise RemoteProtocolError("E_STOMP_HEADER", f"the id header is longer than {ID_MAX} characters")
     return ("id", id)
 
 
@@ -147,14 +147,14 @@ def _first(frame: StompFrame, names: tuple[str, ...]) -> str:
 def _prefetch(frame: StompFrame) -> int:
     text = _first(frame, PREFETCH)
     if text and not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise RemoteProtocolError("E_STOMP_HEADER", f"{PREFETCH[0]} is a number of messages")
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{PREFETCH[0]} must be a number of messages")
     return int(text or 0)
 
 
 def _no_local(frame: StompFrame) -> bool:
     text = _first(frame, NO_LOCAL).strip().lower()
     if text not in ("", "true", "false"):
-        raise RemoteProtocolError("E_STOMP_HEADER", f"{NO_LOCAL[0]} is true or false")
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{NO_LOCAL[0]} must be true or false")
     return text == "true"
 
 
@@ -163,4 +163,4 @@ def _policy(frame: StompFrame) -> SlowPolicy:
         return SlowPolicy(frame.headers.get(POLICY, SlowPolicy.PUSH_BACK.value))
     except ValueError:
         offered = ", ".join(policy.value for policy in SlowPolicy)
-        raise RemoteProtocolError("E_STOMP_HEADER", f"{POLICY} is one of {offered}") from None
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{POLICY} must be one of {offered}") from None

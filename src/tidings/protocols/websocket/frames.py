@@ -28,7 +28,7 @@ LOGIN_BYTES_MAX = 64 << 10
 class _Handshake(ServerProtocol):
     """Browsers say of which origin a page is: one in the list, or the very address that it connects to.
 
-    An address, not a name: names can be made to lead here by anybody who has one.
+    An address, not a name: any domain's owner can make a name resolve to this address.
     """
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
@@ -49,7 +49,7 @@ class _Handshake(ServerProtocol):
         return origin
 
     def accept(self, request: Request) -> Response:
-        """Who speaks another version is told ours (RFC 6455, 4.4)."""
+        """Answer a client of another version with the supported one (RFC 6455, 4.4)."""
         response = super().accept(request)
         if request.headers.get_all("Sec-WebSocket-Version") not in ([], [VERSION]):
             if response.status_code == HTTPStatus.BAD_REQUEST:
@@ -59,7 +59,7 @@ class _Handshake(ServerProtocol):
         return response
 
     def send_eof(self) -> None:
-        """What is no request at all has an answer too (RFC 6455, 4.2.1): the library would only end."""
+        """Answer bytes that are not an HTTP request with 400 (RFC 6455, 4.2.1); the library would only close."""
         if self._told or not isinstance(self.handshake_exc, InvalidMessage):
             super().send_eof()
             return
@@ -96,7 +96,7 @@ class WebSocketLayer:
         self._machine.max_message_size = bytes_max
 
     def receive(self, data: bytes) -> bytes:
-        """What is inside of what came; take `to_send` afterwards."""
+        """The unframed input; call `to_send` afterwards."""
         self._machine.receive_data(data)
         inside = []
         for event in self._machine.events_received():
@@ -104,7 +104,7 @@ class WebSocketLayer:
                 self._machine.send_response(self._machine.accept(event))
             elif isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 if not self._is_text(event):
-                    self._machine.fail(CloseCode.INVALID_DATA, "not UTF-8")
+                    self._machine.fail(CloseCode.INVALID_DATA, "text message is not UTF-8")
                     break
                 inside.append(bytes(event.data))
         if self._machine.close_expected():

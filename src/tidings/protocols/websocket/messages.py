@@ -65,10 +65,10 @@ def _runs(data: bytes) -> Iterator[tuple[bool, bytes]]:
 
 
 def _ends(data: bytes) -> Iterator[int]:
-    """Where each frame ends; the last may break off.
+    """The end of each frame; the last may be incomplete.
 
-    The first may be the rest of one whose length was said earlier. It ends before what looks like another: were that a
-    part of its body, the same bytes would be sent, in two messages.
+    The first may be the rest of one whose length was read earlier. It ends before bytes that look like another frame:
+    should these be part of its body, the same bytes are sent, in two messages.
     """
     at = 0
     if _BEGINNING.match(data) is None:

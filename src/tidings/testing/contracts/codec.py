@@ -1,4 +1,4 @@
-"""What every codec must do: the reference in `tidings.model.codec` and the kernel's answer alike, byte for byte.
+"""Contract of codecs: the reference in `tidings.model.codec` and the kernel agree byte for byte.
 
 Inputs are drawn from a generator the caller passes in: valid ones, valid ones with a few bytes changed, and noise. The
 changed ones matter most, they get deep into a decoder before something is wrong.
@@ -57,7 +57,7 @@ def check_codec(codec: Codec, rng: Random, rounds: int = 1) -> None:
 
 
 def outcome(decode: Callable[[bytes], T], data: bytes) -> T | tuple[str, int | None]:
-    """What it gives, or code and position of why not."""
+    """The decoded value, or code and position of the error."""
     try:
         return decode(data)
     except CodecError as error:

@@ -82,7 +82,7 @@ class _Pair:
 
 
 class _Contract(RuleBasedStateMachine):
-    """Does the same with a forwarder and with the reference, and compares all they say."""
+    """Runs the same steps on a forwarder and on the reference, and compares their output."""
 
     make: Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""What every matcher must do: give the same answers as the plain scan, whatever was added and removed before.
+"""Contract of matchers: the same answers as the plain scan, after any sequence of additions and removals.
 
 Names and values are few, so that constraints are shared, conjunctions recur and most messages match somebody; among the
 values are those that are hard to compare: large integers beside floats, fractions that no 32-bit position can tell

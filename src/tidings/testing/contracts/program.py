@@ -1,4 +1,4 @@
-"""What every stack machine must do: accept, refuse and answer as `tidings.model.selector.program` does.
+"""Contract of stack machines: accept, refuse and answer as `tidings.model.selector.program` does.
 
 >>> from random import Random
 >>> from tidings.kernel import codec
@@ -12,7 +12,7 @@ from typing import Protocol
 from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.model.reader import list_of, value_of
 from tidings.model.selector.program import STACK_MAX, Code
-from tidings.model.selector.program import Program as Reference
+from tidings.model.selector.program import SelectorProgram as Reference
 from tidings.testing.contracts.codec import (
     NAMES,
     mutated,
@@ -28,11 +28,11 @@ UNARY = (Code.NEG, Code.IN, Code.LIKE, Code.ISNULL, Code.NOT)
 BINARY = tuple(code for code in Code if code not in PUSHES and code not in UNARY)
 
 
-class Machine(Protocol):
+class SelectorMachine(Protocol):
     def evaluate(self, batch: MessageBatch) -> list[bool | None]: ...
 
 
-def check_program(make: Callable[[bytes], Machine], rng: Random, rounds: int = 1) -> None:
+def check_program(make: Callable[[bytes], SelectorMachine], rng: Random, rounds: int = 1) -> None:
     """Valid programs answer alike over random messages; broken ones are refused with the same code and position."""
     for _ in range(rounds):
         code = random_program(rng)

@@ -29,7 +29,7 @@ HEADER = 8
 OUTPUT, EVENTS, BLOCKED = 1, 2, 4
 ANSWERS_BYTES_MAX = 64 << 10
 UNREAD_NOTICES_MAX = 64
-REASONS = ("oldest", "newest", "stalled", "far")  # in the order in which a subscriber is told
+REASONS = ("oldest", "newest", "stalled", "far")  # in the order of notices to a subscriber
 
 
 class ReferenceForwarder:
@@ -236,7 +236,7 @@ class ReferenceForwarder:
         return True
 
     def _give_credit(self, one: ReferenceConnection, payload: bytes, now_ms: int) -> bool:
-        """Whether it is for a direct sink."""
+        """Grant credit; True if the subscription is a direct sink."""
         subscription, more = struct.unpack("<II", payload)
         for number, sink in self._sinks.items():
             if sink.connection is one and sink.subscription == subscription:

@@ -42,7 +42,7 @@ OTHERS: st.SearchStrategy[Record] = st.one_of(
 
 
 class _Contract(RuleBasedStateMachine):
-    """Does the same with a store and with `MemoryStore`, and compares."""
+    """Runs the same steps on a store and on `MemoryStore`, and compares."""
 
     make: Callable[[bool], Store]
     durable: bool

@@ -31,7 +31,9 @@ def test_a_javascript_client(broker: BrokerThread) -> None:
     subprocess.run([ROOT / "scripts" / "node-packages"], check=True, timeout=300)
     node = shutil.which("node")
     assert node is not None, "make setup installs it"
-    script = shutil.copy(ROOT / "tests" / "protocols" / "node" / "client.mjs", ROOT / "build" / "node" / "client.mjs")
+    script = shutil.copy(
+        ROOT / "tests" / "integration" / "protocols" / "node" / "client.mjs", ROOT / "build" / "node" / "client.mjs"
+    )
     url = f"ws://127.0.0.1:{broker.websocket_port}"
     done = subprocess.run([node, script, url], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
