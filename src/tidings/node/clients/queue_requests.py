@@ -37,9 +37,9 @@ class _Job:
 
 
 class Queues:
-    def __init__(self, plane: Plane, office: MailboxService, journal: Journal, outbox: AnswerBatch) -> None:
+    def __init__(self, plane: Plane, service: MailboxService, journal: Journal, outbox: AnswerBatch) -> None:
         self._plane = plane
-        self._office = office
+        self._service = service
         self._journal = journal
         self._outbox = outbox
         self.jobs: list[_Job] = []  # under way
@@ -88,7 +88,7 @@ class Queues:
         return last, cut
 
     def purge(self, client: Connection, request: Purge) -> None:
-        """What waits is gone: all of it, or the messages with these tags."""
+        """Delete waiting messages: all, or those with these tags."""
         mailbox = self._queue(client, "manage", request.queue)
         if request.tags:
             places = self._places(mailbox, request.tags)
@@ -98,7 +98,7 @@ class Queues:
             seqs = [place.seq for place in places]
         else:
             seqs = mailbox.purge()
-        self._office.finished(mailbox, seqs)
+        self._service.finished(mailbox, seqs)
         done = Done(request.receipt, {"count": len(seqs), "more": False})
         self._journal.then_changed(AnswerRequest(client.number, done))
 
@@ -122,7 +122,7 @@ class Queues:
                 message = job.messages.get(place.seq)
                 if message is not None and mailbox.backlog.holds(place):
                     mailbox.backlog.remove(place)
-                    moved += self._office.dead_letters.move(mailbox, place, message, target)
+                    moved += self._service.dead_letters.move(mailbox, place, message, target)
             done = Done(request.receipt, {"count": moved, "more": more and moved > 0})
             self._journal.then(AnswerRequest(client.number, done))
 
@@ -159,7 +159,7 @@ class Queues:
 
     def _start(self, now_ms: int, job: _Job) -> None:
         for place in job.places:
-            held = self._office.message_cache.get(place.seq)
+            held = self._service.message_cache.get(place.seq)
             if held is None:
                 job.missing[place.seq] = place
             else:
@@ -177,7 +177,7 @@ class Queues:
             raise UsageError("E_QUEUE_NAME", f"{name!r} is not a queue: write queue:{queue.name}")
         if not client.principal.may(operation, str(queue)):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not {operation} {queue}")
-        mailbox = self._office.mailboxes.by_name.get(str(queue))
+        mailbox = self._service.mailboxes.by_name.get(str(queue))
         if mailbox is None or mailbox.kind is not MailboxKind.QUEUE:
             raise UsageError("E_QUEUE_UNKNOWN", f"there is no {queue}")
         return mailbox
