@@ -136,6 +136,7 @@ class Mailbox:
         self.expired: list[
             BacklogPosition
         ] = []  # of the last dispatch: found to be too late, with nobody until finished
+        self.messages = 0  # held: waiting, with a consumer, in a transaction or on their way elsewhere
         self.bytes = 0  # of what it holds in memory, if it is not durable
         self.taken_ms = 0  # when a consumer last acknowledged, or something came to an empty mailbox
         self.stalled = False  # nobody takes anything: it loses messages instead of holding up publishers
@@ -161,6 +162,7 @@ class Mailbox:
     def offer(self, place: BacklogPosition, *, size: int = 0, tries: Tries = NEW) -> None:
         """A message to be given out; after a crash `tries` says how often that may have happened before."""
         self.backlog.add(place)
+        self.messages += 1
         if place.seq > self._newest:
             self._newest = place.seq
         else:
@@ -178,6 +180,7 @@ class Mailbox:
         picky = consumer.accepts is not None or consumer.avoids
         if picky or consumer.settles or consumer.draining or not consumer.ready:
             return None
+        self.messages += 1
         return self._give(consumer, place, message)
 
     def deliveries(self, seq: int) -> int:
@@ -285,6 +288,7 @@ class Mailbox:
 
     def finish(self, seq: int) -> None:
         """This mailbox is done with the message."""
+        self.messages -= 1
         self._tries.pop(seq, None)
         for consumer in self.consumers:
             consumer.avoids.discard(seq)

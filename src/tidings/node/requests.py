@@ -195,6 +195,23 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateQueue:
+    """Create a queue unless it exists; the answer's `created` tells which."""
+
+    receipt: int
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue:
+    """Delete a queue without consumers and messages; `force`: its messages too, and end its consumers' connections."""
+
+    receipt: int
+    queue: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """A request for the path of a message. `everywhere`: ask brokers beside its route too."""
 
@@ -316,6 +333,8 @@ DeskRequest: TypeAlias = (
     | Browse
     | Purge
     | Move
+    | CreateQueue
+    | DeleteQueue
 )
 Request: TypeAlias = DeskRequest | TypeDeskRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
 

@@ -1,4 +1,4 @@
-"""Looking into queues and tidying them up: browse, move, purge. None of it consumes as a consumer would.
+"""Administration of queues: create, browse, move, purge, delete. None of it consumes as a consumer would.
 
 Where message bytes are needed that only the store has, a request becomes a job that waits for them. Browsing and moving
 go by pages: the answer says whether there is more.
@@ -15,14 +15,15 @@ from tidings.model.destination import Destination
 from tidings.model.selector import Selector
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.session import Connection
-from tidings.node.clients.subscription_plan import restricted
+from tidings.node.clients.subscription_plan import is_temporary, restricted
 from tidings.node.completions import AnswerRequest
+from tidings.node.effects import Close
 from tidings.node.encoded_message import expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.message_filter import accepts
 from tidings.node.plane import Plane
-from tidings.node.requests import Browse, Done, Move, Purge
+from tidings.node.requests import Browse, CreateQueue, DeleteQueue, Done, Move, Purge
 
 PAGE_MESSAGES_MAX = 256
 
@@ -128,6 +129,32 @@ class Queues:
 
         self._start(now_ms, _Job(mailbox, places[:PAGE_MESSAGES_MAX], shift))
 
+    def create(self, client: Connection, request: CreateQueue) -> None:
+        queue = self._named(client, "manage", request.queue)
+        if is_temporary(queue):
+            raise UsageError("E_QUEUE_TEMPORARY", f"{queue} is the name of a temporary queue; choose another name")
+        created = str(queue) not in self._service.mailboxes.by_name
+        self._service.mailboxes.queue(queue)
+        self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt, {"created": created})))
+
+    def delete(self, client: Connection, request: DeleteQueue) -> None:
+        """Also of messages that are with nobody at the moment, in a transaction or on their way from or to the disk,
+        none is lost unless the deletion is forced."""
+        mailbox = self._queue(client, "manage", request.queue)
+        if not request.force:
+            if count := len(mailbox.consumers):
+                raise UsageError(
+                    "E_QUEUE_BUSY", f"{mailbox.name} has {count} consumers; end them, or force the deletion"
+                )
+            if mailbox.messages or self._journal.is_storing(mailbox.number):
+                reason = f"{mailbox.name} is not empty; purge it or force the deletion"
+                raise UsageError("E_QUEUE_NOT_EMPTY", reason)
+        done = Done(request.receipt, {"count": mailbox.messages})
+        for connection in dict.fromkeys(consumer.connection for consumer in mailbox.consumers):
+            self._outbox.add(Close(connection, "E_QUEUE_DELETED", f"{mailbox.name} was deleted"))
+        self._service.remove(mailbox)
+        self._journal.then_changed(AnswerRequest(client.number, done))
+
     # --- bytes from the store -------------------------------------------------------------------------------------
 
     def wanted(self) -> list[int]:
@@ -171,12 +198,16 @@ class Queues:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _queue(self, client: Connection, operation: str, name: str) -> Mailbox:
+    def _named(self, client: Connection, operation: str, name: str) -> Destination:
         queue = Destination.parse(name)
         if not queue.queue:
             raise UsageError("E_QUEUE_NAME", f"{name!r} is not a queue: write queue:{queue.name}")
         if not client.principal.may(operation, str(queue)):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not {operation} {queue}")
+        return queue
+
+    def _queue(self, client: Connection, operation: str, name: str) -> Mailbox:
+        queue = self._named(client, operation, name)
         mailbox = self._service.mailboxes.by_name.get(str(queue))
         if mailbox is None or mailbox.kind is not MailboxKind.QUEUE:
             raise UsageError("E_QUEUE_UNKNOWN", f"there is no {queue}")

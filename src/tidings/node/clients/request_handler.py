@@ -22,7 +22,9 @@ from tidings.node.requests import (
     Begin,
     Browse,
     Commit,
+    CreateQueue,
     Credit,
+    DeleteQueue,
     DeskRequest,
     Done,
     Drain,
@@ -94,6 +96,10 @@ class RequestHandler:
                 self.queues.purge(client, request)
             case Move():
                 self.queues.move(now_ms, client, request)
+            case CreateQueue():
+                self.queues.create(client, request)
+            case DeleteQueue():
+                self.queues.delete(client, request)
             case _:
                 assert_never(request)
 

@@ -17,7 +17,7 @@ class Principal(Protocol):
     def name(self) -> str: ...
 
     def may(self, operation: str, destination: str) -> bool:
-        """Operations: publish, subscribe, browse, manage, trace, advertise, define."""
+        """Operations: publish, subscribe, browse, manage, trace, advertise, define, monitor."""
 
     def restriction(self, destination: str, operation: str = "subscribe") -> str:
         """A selector that everything this one receives from there must fulfil; empty: none."""

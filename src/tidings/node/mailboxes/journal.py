@@ -176,6 +176,16 @@ class Journal:
         self.pending_bytes -= gone.bytes
         return completions
 
+    def is_storing(self, mailbox: int) -> bool:
+        """True if a message for this mailbox waits to be on disk."""
+        batches = (self._open_batch, self._under_way, self._again)
+        return any(
+            isinstance(one, Stored) and mailbox in one.mailboxes
+            for batch in batches
+            if batch is not None
+            for one in batch.messages
+        )
+
     def changes_alone(self) -> list[Record] | None:
         """The changes that go with a message written alone, at once; None: others must be waited for."""
         batch = self._open_batch

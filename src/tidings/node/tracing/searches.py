@@ -67,7 +67,7 @@ class Tracing:
         return bool(self._searches)
 
     def start(self, now_ms: int, client: Connection, request: Trace) -> None:
-        if not client.principal.may("trace", EVERYWHERE):
+        if not (client.principal.may("trace", EVERYWHERE) or client.principal.may("monitor", EVERYWHERE)):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not trace messages")
         if len(self._searches) >= SEARCHES_MAX:
             raise LimitError("E_TRACES", f"at most {SEARCHES_MAX} messages are traced at a time")
