@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from tidings import Selector
-from tidings.model.selector.program import Program
+from tidings.model.selector.program import SelectorProgram
 from tidings.model.values import Value
 
 REPETITIONS = 7
@@ -36,7 +36,7 @@ def best_us(call: Callable[[], object]) -> float:
 
 def measure(text: str, having: dict[str, Value]) -> dict[str, float]:
     selector = Selector(text)
-    program = Program(selector.program)
+    program = SelectorProgram(selector.program)
     return {
         "parse": best_us(lambda: Selector(text)),
         "parse and translate": best_us(lambda: Selector(text).conjunctions),

@@ -31,8 +31,8 @@ from tidings.routing.control.messages import (
 from tidings.routing.hermes import codec as hermes
 from tidings.routing.hermes.messages import (
     EchoEvent,
+    HermesPublication,
     InterestKind,
-    Publication,
     Settled,
     Tell,
     TypeAnswer,
@@ -103,7 +103,7 @@ def typed() -> dict[str, list[bytes]]:
     said = (
         Tell("Sale", InterestKind.FILTER, filter, 18_000),
         Untell("Sale", InterestKind.TYPE, Predicate.always(), True),
-        Publication("Trade", True, False, True, event[4:20], event),
+        HermesPublication("Trade", True, False, True, event[4:20], event),
         Settled("Trade", event[4:20]),
         EchoEvent("Sale", 7, True),
     )

@@ -36,14 +36,14 @@ from tidings.model.predicate import Predicate
 from tidings.overlay.topology.generate import barabasi_albert, random_tree, ring
 from tidings.overlay.topology.graph import Graph
 from tidings.routing.covering.messages import (
-    Advertise,
     AdvertisementId,
-    Hand,
-    Publication,
-    Subscribe,
-    SubscriptionId,
-    Unadvertise,
-    Unsubscribe,
+    CoveringAdvertise,
+    CoveringHandOver,
+    CoveringPublication,
+    CoveringSubscribe,
+    CoveringUnadvertise,
+    CoveringUnsubscribe,
+    FilterId,
 )
 from tidings.routing.covering.policies import POLICIES
 from tidings.routing.covering.policy import Policy
@@ -70,8 +70,8 @@ class Made:
 @dataclass
 class Published:
     attributes: dict[str, str | int]
-    due: set[SubscriptionId]
-    handed: Counter[SubscriptionId] = field(default_factory=Counter)
+    due: set[FilterId]
+    handed: Counter[FilterId] = field(default_factory=Counter)
 
 
 def random_filter(rng: Random) -> Predicate:
@@ -115,7 +115,7 @@ class Trial:
         self.routers = list(self.network.brokers)
         self.links = [(int(edge.a), int(edge.b)) for edge in graph.edges()]
         self.down: set[tuple[int, int]] = set()
-        self.subscriptions: dict[SubscriptionId, Made] = {}
+        self.subscriptions: dict[FilterId, Made] = {}
         self.advertisements: dict[AdvertisementId, Made] = {}
         self.published: list[Published] = []
         self.quiet_checks = 0
@@ -126,9 +126,9 @@ class Trial:
     def subscribe(self) -> None:
         self._number += 1
         made = Made(self.rng.choice(self.routers), random_filter(self.rng))
-        id = SubscriptionId(made.router, self._number)
+        id = FilterId(made.router, self._number)
         self.subscriptions[id] = made
-        self._tell(made.router, Subscribe(id, made.filter))
+        self._tell(made.router, CoveringSubscribe(id, made.filter))
 
     def unsubscribe(self) -> None:
         if self.subscriptions:
@@ -136,19 +136,19 @@ class Trial:
             made = self.subscriptions.pop(id)
             for one in self.published:
                 one.due.discard(id)
-            self._tell(made.router, Unsubscribe(id))
+            self._tell(made.router, CoveringUnsubscribe(id))
 
     def advertise(self) -> None:
         self._number += 1
         made = Made(self.rng.choice(self.routers), random_filter(self.rng))
         id = AdvertisementId(made.router, self._number)
         self.advertisements[id] = made
-        self._tell(made.router, Advertise(id, made.filter))
+        self._tell(made.router, CoveringAdvertise(id, made.filter))
 
     def unadvertise(self) -> None:
         if self.advertisements:
             id = self.rng.choice(list(self.advertisements))
-            self._tell(self.advertisements.pop(id).router, Unadvertise(id))
+            self._tell(self.advertisements.pop(id).router, CoveringUnadvertise(id))
 
     def publish(self) -> None:
         attributes: dict[str, str | int] = {"class": self.rng.choice(CLASSES), "x": self.rng.randrange(WIDTH + 1)}
@@ -166,7 +166,7 @@ class Trial:
         number = len(self.published)
         self.published.append(Published(attributes, due))
         message = encode_message(Message(Destination("t"), attributes, str(number).encode()))
-        self._tell(made.router, Publication(id, 99, 99, message))
+        self._tell(made.router, CoveringPublication(id, 99, 99, message))
 
     def fail_or_heal(self) -> None:
         down = self.rng.choice(sorted(self.down)) if self.down and self.rng.random() < 0.6 else None
@@ -205,7 +205,7 @@ class Trial:
 
     # What the network does.
 
-    def on_hand(self, router: int, hand: Hand) -> None:
+    def on_hand(self, router: int, hand: CoveringHandOver) -> None:
         self._note(f"{router}: {hand}")
         one = self.published[int(decode_message(hand.publication.message).body)]
         for id in hand.subscriptions:

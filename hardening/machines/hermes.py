@@ -24,7 +24,7 @@ from tidings.model.predicate import Predicate
 from tidings.overlay.pan import PanOptions
 from tidings.overlay.topology.space import plane
 from tidings.routing.hermes import HermesOptions
-from tidings.routing.hermes.messages import Hand, SubscriptionId
+from tidings.routing.hermes.messages import HermesHandOver, HermesSubscriptionId
 from tidings.sim.hermes import HermesNetwork
 from tidings.sim.pan import PanNetwork
 
@@ -43,9 +43,9 @@ class Made:
 class Event:
     type: str
     x: int
-    due: set[SubscriptionId]
+    due: set[HermesSubscriptionId]
     persistent: bool
-    handed: Counter[SubscriptionId] = field(default_factory=Counter)
+    handed: Counter[HermesSubscriptionId] = field(default_factory=Counter)
 
 
 class Run:
@@ -61,7 +61,7 @@ class Run:
         self.crashes, self.crashed = crashes, 0  # whether there are any, and how many there were
         self.types = TypeTree()
         self.advertised: list[tuple[int, str]] = []
-        self.subscriptions: dict[SubscriptionId, Made] = {}
+        self.subscriptions: dict[HermesSubscriptionId, Made] = {}
         self.events: dict[bytes, Event] = {}
         self._tokens, self._fresh = count(1), count(brokers)
 
@@ -104,7 +104,7 @@ class Run:
             self.network.do(router, self.network.brokers[router].advertise(now, next(self._tokens), name))
         elif what < 0.65 or not self.subscriptions:
             made = Made(self.any_broker(), self.any_type(), self.any_filter())
-            id = SubscriptionId(made.router, next(self._tokens))
+            id = HermesSubscriptionId(made.router, next(self._tokens))
             self.subscriptions[id] = made
             broker = self.network.brokers[made.router]
             self.network.do(made.router, broker.subscribe(now, next(self._tokens), id, made.type, made.filter))
@@ -158,7 +158,7 @@ class Run:
         for id in [id for id, made in self.subscriptions.items() if made.router == router]:
             del self.subscriptions[id]
 
-    def _hand(self, router: int, hand: Hand) -> None:
+    def _hand(self, router: int, hand: HermesHandOver) -> None:
         self.events[decode_message(hand.message).body].handed.update(hand.subscriptions)
 
     # --- judging --------------------------------------------------------------------------------------------------

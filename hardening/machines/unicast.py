@@ -19,7 +19,7 @@ from tidings.overlay.topology.graph import Graph, distances
 from tidings.routing.control.messages import FloodItem, VectorRequest, VectorUpdate
 from tidings.routing.effects import Install
 from tidings.routing.unicast.distance_vector import DistanceVector
-from tidings.routing.unicast.link_state import LinkState
+from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import Unicast
 from tidings.sim.calendar import Calendar
 from tidings.sim.driver import Trace
@@ -29,7 +29,10 @@ from tidings.sim.network import PhysicalNetwork
 from tidings.sim.paths import direct
 from tidings.sim.unicast import RoutingOutcome, UnicastAdapter
 
-PROTOCOLS: dict[str, Callable[[int, int], Unicast]] = {"link-state": LinkState, "distance-vector": DistanceVector}
+PROTOCOLS: dict[str, Callable[[int, int], Unicast]] = {
+    "link-state": LinkStateUnicast,
+    "distance-vector": DistanceVector,
+}
 # Quicker than in production, so that a run is short; the proportions are the same.
 OPTIONS = LinkOptions(
     heartbeat_ms=500, suspect_ms=1200, dead_ms=2500, handshake_ms=1500, backoff_first_ms=50, backoff_max_ms=1000

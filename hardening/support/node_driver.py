@@ -179,7 +179,7 @@ class NodeDriver:
                 pass  # there are no sockets, and nothing is recorded
             case LogIn() | Inspection() | Inquire():
                 raise AssertionError(f"not driven by hand: {effect}")
-            case fx.Dial() | fx.Close() | fx.SetTimer() | fx.Authenticate() | fx.Report():
+            case fx.Dial() | fx.CloseLink() | fx.SetTimer() | fx.Authenticate() | fx.Report():
                 self.for_links.append(effect)
             case _:
                 assert_never(effect)

@@ -1,5 +1,5 @@
-"""One tree of errors. Each says whose fault it is (the class), which rule was broken (`code`), and whether
-the connection or object can go on (`fatal`). Broken invariants of Tidings itself are asserts, not errors.
+"""One tree of errors. The class says who is responsible, `code` names the rule that was broken, and `fatal` tells if
+the connection or object is unusable afterwards. Broken invariants of Tidings itself are asserts, not errors.
 
 >>> raise SelectorError("E_SELECTOR_SYNTAX", "expected a value after '='", position=8)
 Traceback (most recent call last):
@@ -22,12 +22,12 @@ class TidingsError(Exception):
         super().__init__(f"{code}{where}: {reason}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For other processes: as it is, not made once more from its text."""
+        """Pickle the error as it is, instead of building it again from its text."""
         return _restored, (type(self), self.args, self.__dict__)
 
     def alone(self) -> Self:
-        """To be kept or passed on: without the stack it was raised in. That holds the variables of all who were
-        called, perhaps a request of megabytes, and one of them is often the error itself: a circle."""
+        """The error without its stack, to be kept or passed on. The stack holds the variables of all callers, perhaps a
+        request of megabytes, and often the error itself, in a reference cycle."""
         self.__traceback__ = self.__context__ = self.__cause__ = None
         return self
 
@@ -39,15 +39,15 @@ def _restored(kind: type[TidingsError], args: tuple[Any, ...], state: dict[str, 
 
 
 class UsageError(TidingsError):
-    """The caller passed something that cannot be right."""
+    """The caller passed an invalid argument or made an invalid request."""
 
 
 class SelectorError(UsageError):
-    """A selector's text is wrong; `position` is the offset of the offending character, from 0."""
+    """A selector's text is invalid; `position` is the offset of the offending character, from 0."""
 
 
 class ConfigError(UsageError):
-    """A configuration is wrong; `problems` holds everything that is, each with file, line, key and remedy."""
+    """A configuration is invalid; `problems` lists every problem with file, line, key and remedy."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -55,7 +55,7 @@ class ConfigError(UsageError):
 
 
 class CodecError(TidingsError):
-    """Bytes that are not what they claim to be; `position` is the offset of the offending byte, from 0."""
+    """Malformed or damaged bytes; `position` is the offset of the offending byte, from 0."""
 
 
 class LimitError(TidingsError):
@@ -63,20 +63,20 @@ class LimitError(TidingsError):
 
 
 class SecurityError(TidingsError):
-    """Who asks may not do that, or did not prove who it is."""
+    """Authentication failed, or the user lacks permission."""
 
 
 class RemoteProtocolError(TidingsError):
-    """The other side does not keep to the protocol."""
+    """The peer violated the protocol."""
 
     def __init__(self, code: str, reason: str, *, position: int | None = None, fatal: bool = True) -> None:
         super().__init__(code, reason, position=position, fatal=fatal)
 
 
 class StoreError(TidingsError):
-    """The store could not do it. Nothing of the batch in question counts as stored.
+    """The store failed. Nothing of the batch in question counts as stored.
 
-    E_STORE_FULL: no space left; E_STORE_IO: the disk refused; both may work again later (`retryable`).
+    E_STORE_FULL: no space left; E_STORE_IO: a disk error; both may work again later (`retryable`).
     E_STORE_DAMAGED: bytes on disk fail their checksum; E_STORE_VERSION: not a store, or one of another version;
     E_STORE_LOCKED: another process has it open; E_STORE_CLOSED: it was closed.
     """
@@ -92,8 +92,8 @@ class StoreError(TidingsError):
 
 
 class ConnectionLostError(TidingsError):
-    """The connection to the broker is gone, or could not be made."""
+    """The connection to the broker was lost, or could not be established."""
 
 
 class RemoteError(TidingsError):
-    """The broker refused what it was asked for; the code is the broker's."""
+    """The broker refused a request; the code is the broker's."""

@@ -25,7 +25,7 @@ EXTRA_OF = {
 
 
 def installed(package: str) -> bool:
-    """Whether the package can be imported; it is not imported."""
+    """True if the package can be imported; it is not imported."""
     return find_spec(package) is not None
 
 
@@ -40,7 +40,7 @@ def missing(package: str, extra: str = "") -> UsageError:
 
 
 def require(*packages: str, extra: str) -> None:
-    """An error if one of them is not installed: for commands that would find out only after long work."""
+    """An error if one of them is not installed: for commands that would fail only after long work."""
     for package in packages:
         if not installed(package):
             raise missing(package, extra)
@@ -57,8 +57,8 @@ class LazyModule(ModuleType):
             if error.name is None or error.name.partition(".")[0] != package:
                 raise
             raise missing(package) from None
-        found = self.__dict__[name] = getattr(module, name)  # asked for once
-        return found
+        attribute = self.__dict__[name] = getattr(module, name)  # looked up once
+        return attribute
 
 
 def lazy(name: str) -> LazyModule:

@@ -1,4 +1,4 @@
-"""Files that people give us, as text: whatever is wrong with one is said in a line that names it."""
+"""Reads text files and JSON from users; every error is one line that names the file."""
 
 import json
 from pathlib import Path
@@ -18,17 +18,17 @@ def read_text(path: Path, code: str = "E_FILE") -> str:
 
 
 def as_object(document: Any) -> dict[str, Any]:
-    """What we have stored is always a JSON object."""
+    """The document if it is a JSON object, otherwise a ValueError."""
     if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return document
 
 
 def fault(error: Exception) -> str:
-    """What is wrong with a JSON document that could not be read, for people.
+    """Describes for people why a JSON document could not be read.
 
-    >>> fault(KeyError("format")), fault(ValueError("it is no JSON object")), fault(TypeError("'int' object is …"))
-    ("it has no 'format'", 'it is no JSON object', 'a value is of the wrong kind')
+    >>> fault(KeyError("format")), fault(ValueError("it is not a JSON object")), fault(TypeError("'int' object is …"))
+    ("it has no 'format'", 'it is not a JSON object', 'a value is of the wrong kind')
     """
     if isinstance(error, KeyError):
         return f"it has no {error!s:.100}"
@@ -39,6 +39,6 @@ def parse_json(text: str, where: object, code: str = "E_FILE") -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise UsageError(code, f"{where}: not JSON we read: too deeply nested") from None
+        raise UsageError(code, f"{where}: JSON nested too deeply") from None
     except ValueError as error:
         raise UsageError(code, f"{where}: not JSON: {error}") from None

@@ -106,7 +106,7 @@ def test_health_is_told_and_every_line_of_the_log_is_json_whatever_the_console_d
         said = broker.wait_for("the console says")
         assert (said["level"], "/nope" in said["text"]) == ("warning", True)
         os.kill(_child_of(broker.process.pid), signal.SIGKILL)
-        broker.wait_for("the console has ended")
+        broker.wait_for("console process ended")
         assert (_get(port, "/health")[0], "tidings_messages" in _get(port, "/metrics")[1]) == (200, True)
         broker.wait_for("console", 2)
         assert _get(port, "/health")[0] == 200
@@ -127,7 +127,7 @@ def _get(port: int, path: str) -> tuple[int, str]:
 def test_what_a_console_needs_is_checked() -> None:
     assert parse("console = true", "a.toml").console.enabled
     text = '[[listeners]]\nport = 1\ntls = true\n[tls]\ncertificate = "c"\n[console]\nenabled = true'
-    with pytest.raises(ConfigError, match=r"console\.enabled: it needs a native listener without TLS"):
+    with pytest.raises(ConfigError, match=r"console\.enabled: the console needs a native listener without TLS"):
         parse(text, "a.toml")
 
 

@@ -143,7 +143,7 @@ def test_when_a_broker_gets_users_everybodys_session_ends() -> None:
             assert session is not None
             assert sessions.shares(session)
             here.broker.login.guard = guard()
-            here.broker.clients.end_all("E_ACCESS_CHANGED", "log in: this broker has users now")
+            here.broker.clients.end_all("E_ACCESS_CHANGED", "users have been configured; log in")
             async with asyncio.timeout(60):
                 while await sessions.find("") is not None:
                     await asyncio.sleep(0.05)

@@ -16,14 +16,14 @@ from tidings.overlay.topology.generate import line, random_tree
 from tidings.overlay.topology.graph import Graph, shortest_path
 from tidings.routing.covering import POLICIES
 from tidings.routing.covering.messages import (
-    Advertise,
     AdvertisementId,
-    Hand,
+    CoveringAdvertise,
+    CoveringHandOver,
+    CoveringPublication,
+    CoveringSubscribe,
+    CoveringUnsubscribe,
+    FilterId,
     Prune,
-    Publication,
-    Subscribe,
-    SubscriptionId,
-    Unsubscribe,
 )
 from tidings.routing.covering.selective import Selective, SelectiveOptions
 from tidings.sim.covering import CoveringNetwork
@@ -35,9 +35,9 @@ def x_range(low: int, high: int) -> Predicate:
     return Predicate.of(Constraint("x", Op.GE, low), Constraint("x", Op.LE, high))
 
 
-def publication(advertisement: AdvertisementId, x: int, name: str = "a") -> Publication:
+def publication(advertisement: AdvertisementId, x: int, name: str = "a") -> CoveringPublication:
     message = encode_message(Message(Destination("t"), {"x": x, "class": name}))
-    return Publication(advertisement, 0, 0, message)
+    return CoveringPublication(advertisement, 0, 0, message)
 
 
 class Town:
@@ -47,30 +47,32 @@ class Town:
         rng = Random(seed)
         self.rng = rng
         self.graph = random_tree(rng.randint(3, 20), rng)
-        self.handed: list[Hand] = []
+        self.handed: list[CoveringHandOver] = []
         self.network = CoveringNetwork(self.graph, POLICIES[policy], on_hand=lambda _, hand: self.handed.append(hand))
         self.network.calendar.run()
         self.routers = list(self.network.brokers)
         self.advertisements: dict[AdvertisementId, Predicate] = {}
-        self.subscriptions: dict[SubscriptionId, Predicate] = {}
+        self.subscriptions: dict[FilterId, Predicate] = {}
         for number in range(rng.randint(1, 6)):
             id = AdvertisementId(rng.choice(self.routers), number)
             self.advertisements[id] = random_filter(rng)
-            self.tell(id.router, Advertise(id, self.advertisements[id]))
+            self.tell(id.router, CoveringAdvertise(id, self.advertisements[id]))
         for _ in range(subscriptions):
             self.subscribe(rng.choice(self.routers), random_filter(rng))
 
-    def tell(self, router: int, message: Advertise | Subscribe | Unsubscribe | Publication) -> None:
+    def tell(
+        self, router: int, message: CoveringAdvertise | CoveringSubscribe | CoveringUnsubscribe | CoveringPublication
+    ) -> None:
         self.network.tell(router, message)
         self.network.calendar.run()
 
-    def subscribe(self, router: int, filter: Predicate) -> SubscriptionId:
-        id = SubscriptionId(router, len(self.subscriptions))
+    def subscribe(self, router: int, filter: Predicate) -> FilterId:
+        id = FilterId(router, len(self.subscriptions))
         self.subscriptions[id] = filter
-        self.tell(router, Subscribe(id, filter))
+        self.tell(router, CoveringSubscribe(id, filter))
         return id
 
-    def reached(self, id: SubscriptionId) -> set[int]:
+    def reached(self, id: FilterId) -> set[int]:
         """The brokers that have the subscription in their tables."""
         return {router for router, one in self.network.brokers.items() if id in one.machine.table.entries}
 
@@ -156,14 +158,14 @@ def test_4a_distance_and_count_as_in_figure_4() -> None:
     """A ─ B ─ C ─ D ─ E: alone at B, two at C, then alone again; the subscriber at E is two hops from the other."""
     graph = line(5)
     graph.add(3, 6)
-    handed: list[tuple[int, Hand]] = []
+    handed: list[tuple[int, CoveringHandOver]] = []
     network = CoveringNetwork(graph, Selective, on_hand=lambda router, hand: handed.append((router, hand)))
     network.calendar.run()
     offered = AdvertisementId(1, 1)
-    network.tell(1, Advertise(offered, x_range(0, 9)))
+    network.tell(1, CoveringAdvertise(offered, x_range(0, 9)))
     network.calendar.run()
-    network.tell(5, Subscribe(SubscriptionId(5, 1), x_range(0, 9)))
-    network.tell(6, Subscribe(SubscriptionId(6, 1), x_range(0, 4)))
+    network.tell(5, CoveringSubscribe(FilterId(5, 1), x_range(0, 9)))
+    network.tell(6, CoveringSubscribe(FilterId(6, 1), x_range(0, 4)))
     network.calendar.run()
     for x in (2, 7):
         network.tell(1, publication(offered, x))
@@ -172,7 +174,7 @@ def test_4a_distance_and_count_as_in_figure_4() -> None:
     assert sorted(found) == [(5, 2, 1), (5, 4, 0), (6, 1, 1)]
     policy = network.brokers[5].machine.policy
     assert isinstance(policy, Selective)
-    assert policy.window.prune_hops(SubscriptionId(5, 1), 0.5) == {offered: 3}
+    assert policy.window.prune_hops(FilterId(5, 1), 0.5) == {offered: 3}
 
 
 def pruned_line(phi: float = 0.5, count_small: int = 0, depth: float = 3.0) -> tuple[CoveringNetwork, AdvertisementId]:
@@ -183,12 +185,12 @@ def pruned_line(phi: float = 0.5, count_small: int = 0, depth: float = 3.0) -> t
     network = CoveringNetwork(graph, lambda: Selective(options))
     network.calendar.run()
     offered = AdvertisementId(1, 1)
-    network.tell(1, Advertise(offered, x_range(0, 99)))
+    network.tell(1, CoveringAdvertise(offered, x_range(0, 99)))
     network.calendar.run()
-    network.tell(6, Subscribe(SubscriptionId(6, 1), x_range(0, 99)))
+    network.tell(6, CoveringSubscribe(FilterId(6, 1), x_range(0, 99)))
     network.calendar.run()
     for number in range(8):
-        network.tell(7, Subscribe(SubscriptionId(7, number), x_range(10 * number, 10 * number + 9)))
+        network.tell(7, CoveringSubscribe(FilterId(7, number), x_range(10 * number, 10 * number + 9)))
     network.calendar.run()
     for x in range(100):
         network.tell(1, publication(offered, x))
@@ -196,31 +198,31 @@ def pruned_line(phi: float = 0.5, count_small: int = 0, depth: float = 3.0) -> t
     return network, offered
 
 
-def have(network: CoveringNetwork, id: SubscriptionId) -> list[int]:
+def have(network: CoveringNetwork, id: FilterId) -> list[int]:
     return [router for router, one in network.brokers.items() if id in one.machine.table.entries]
 
 
 def test_4b_algorithm_1_prunes_up_to_the_critical_broker_and_preserves_beyond() -> None:
     network, offered = pruned_line()
-    root = SubscriptionId(6, 1)
+    root = FilterId(6, 1)
     assert have(network, root) == [1, 2, 3, 4, 5, 6]
     policy = network.brokers[6].machine.policy
     assert isinstance(policy, Selective)
     assert policy.window.prune_hops(root, 0.5) == {offered: 2}  # at 5, one hop away, eight in ten met another
-    network.tell(6, Unsubscribe(root))
+    network.tell(6, CoveringUnsubscribe(root))
     network.calendar.run()
     assert have(network, root) == [1, 2, 3]
     assert list(network.brokers[4].machine.borders[3].preserved) == [root]
-    assert have(network, SubscriptionId(7, 3)) == [4, 5, 7]
+    assert have(network, FilterId(7, 3)) == [4, 5, 7]
     check_borders(network)
 
 
 def test_4b_where_no_congestion_is_to_be_expected_nothing_is_preserved() -> None:
     network, _ = pruned_line(count_small=1)
-    network.tell(6, Unsubscribe(SubscriptionId(6, 1)))
+    network.tell(6, CoveringUnsubscribe(FilterId(6, 1)))
     network.calendar.run()
-    assert have(network, SubscriptionId(6, 1)) == []
-    assert have(network, SubscriptionId(7, 3)) == [1, 2, 3, 4, 5, 7]
+    assert have(network, FilterId(6, 1)) == []
+    assert have(network, FilterId(7, 3)) == [1, 2, 3, 4, 5, 7]
     check_borders(network)
 
 
@@ -230,21 +232,24 @@ def test_4b_hops_are_counted_for_each_advertisement() -> None:
     machine = network.brokers[5].machine
     other = AdvertisementId(3, 1)
     prunes = (Prune(offered, 1), Prune(other, 5))
-    effects = machine.step(0.0, 6, Unsubscribe(SubscriptionId(6, 1), prunes))
+    effects = machine.step(0.0, 6, CoveringUnsubscribe(FilterId(6, 1), prunes))
     last = effects[-1]
-    assert not isinstance(last, Hand)
-    assert (last.neighbour, last.message) == (4, Unsubscribe(SubscriptionId(6, 1), (Prune(offered, 0),)))
+    assert not isinstance(last, CoveringHandOver)
+    assert (last.neighbour, last.message) == (
+        4,
+        CoveringUnsubscribe(FilterId(6, 1), (Prune(offered, 0),)),
+    )
 
 
 def test_a_preserved_subscription_goes_when_what_it_covers_has_gone() -> None:
     network, _ = pruned_line()
-    network.tell(6, Unsubscribe(SubscriptionId(6, 1)))
+    network.tell(6, CoveringUnsubscribe(FilterId(6, 1)))
     for number in range(8):
         network.calendar.run()
-        assert have(network, SubscriptionId(6, 1)) == [1, 2, 3]
-        network.tell(7, Unsubscribe(SubscriptionId(7, number)))
+        assert have(network, FilterId(6, 1)) == [1, 2, 3]
+        network.tell(7, CoveringUnsubscribe(FilterId(7, number)))
     network.calendar.run()
-    assert have(network, SubscriptionId(6, 1)) == []
+    assert have(network, FilterId(6, 1)) == []
     assert all(not len(one.machine.table) for one in network.brokers.values())
 
 
@@ -252,8 +257,8 @@ def test_false_positives_are_bounded_and_corrected_hop_by_hop() -> None:
     """Traffic turns to what nobody wants any more: the preserved subscription retreats to the publisher."""
     phi, depth = 0.5, 3.0
     network, offered = pruned_line(phi, depth=depth)
-    root = SubscriptionId(6, 1)
-    network.tell(6, Unsubscribe(root))
+    root = FilterId(6, 1)
+    network.tell(6, CoveringUnsubscribe(root))
     network.calendar.run()
     left = []
     for number in range(40):
@@ -266,7 +271,7 @@ def test_false_positives_are_bounded_and_corrected_hop_by_hop() -> None:
     for router in (2, 3, 4):
         vain = network.brokers[router].machine.publications_in_vain
         assert 0 < vain <= (1 - phi) * vain + depth + 1
-    assert have(network, SubscriptionId(7, 3)) == [1, 2, 3, 4, 5, 7]
+    assert have(network, FilterId(7, 3)) == [1, 2, 3, 4, 5, 7]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -283,16 +288,16 @@ def test_nothing_is_missed_while_a_root_is_replaced(policy: str) -> None:
         on_hand=lambda router, hand: handed.append(int(decode_message(hand.publication.message).properties["x"])),
     )
     network.calendar.run()
-    offered, root = AdvertisementId(1, 1), SubscriptionId(6, 1)
-    network.tell(1, Advertise(offered, x_range(0, 1000)))
+    offered, root = AdvertisementId(1, 1), FilterId(6, 1)
+    network.tell(1, CoveringAdvertise(offered, x_range(0, 1000)))
     network.calendar.run()
-    network.tell(6, Subscribe(root, x_range(0, 1000)))
+    network.tell(6, CoveringSubscribe(root, x_range(0, 1000)))
     network.calendar.run()
     for number in range(5):
-        network.tell(6, Subscribe(SubscriptionId(6, 2 + number), x_range(200 * number, 200 * number + 199)))
+        network.tell(6, CoveringSubscribe(FilterId(6, 2 + number), x_range(200 * number, 200 * number + 199)))
     network.calendar.run()
     start = network.calendar.now
-    network.calendar.at(start + 50, network.tell, 6, Unsubscribe(root))
+    network.calendar.at(start + 50, network.tell, 6, CoveringUnsubscribe(root))
     for number in range(1000):
         network.calendar.at(start + number * 0.3, network.tell, 1, publication(offered, number))
     network.calendar.run()
@@ -307,6 +312,6 @@ def test_publications_must_be_advertised() -> None:
         with pytest.raises(UsageError, match="E_COVERING_UNADVERTISED"):
             network.tell(1, publication(id, x))
     with pytest.raises(UsageError, match="E_COVERING_ID"):
-        network.tell(1, Unsubscribe(SubscriptionId(1, 1)))
+        network.tell(1, CoveringUnsubscribe(FilterId(1, 1)))
     with pytest.raises(UsageError, match="E_COVERING_ID"):
-        network.tell(6, Subscribe(SubscriptionId(6, 1), x_range(0, 1)))
+        network.tell(6, CoveringSubscribe(FilterId(6, 1), x_range(0, 1)))

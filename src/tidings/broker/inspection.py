@@ -1,7 +1,7 @@
-"""What a broker tells of itself to whoever may manage it: the INSPECT request, answered in JSON, version 1.
+"""Answers the INSPECT request: the state of a broker as JSON (version 1), for users with the right to manage it.
 
-One small *overview* for those who ask every second, and lists that are asked for a page at a time. Everything is read
-when it is asked for: a broker that nobody looks at counts nothing more than before.
+One small *overview* for clients that poll every second, and lists that are fetched a page at a time. Everything is
+read on request: without requests, inspection costs nothing.
 """
 
 import json
@@ -36,7 +36,7 @@ Item = dict[str, Any]
 
 def inspect(broker: BrokerView, principal: Principal, request: Inspect) -> Done | Failed:
     if not principal.may("manage", EVERYTHING):
-        reason = f"{principal.name} may not manage {EVERYTHING}, which it takes to inspect the broker"
+        reason = f"{principal.name} may not inspect the broker: that needs the right to manage {EVERYTHING}"
         return Failed(request.receipt, SecurityError("E_FORBIDDEN", reason))
     if request.part == "overview":
         found = overview(broker)
@@ -45,19 +45,19 @@ def inspect(broker: BrokerView, principal: Principal, request: Inspect) -> Done 
         found = {"total": total, "items": items}
     else:
         parts = ", ".join(["overview", *_LISTS])
-        return Failed(request.receipt, UsageError("E_INSPECT", f"no part {request.part!r}; there are {parts}"))
+        return Failed(request.receipt, UsageError("E_INSPECT", f"unknown part {request.part!r}; known parts: {parts}"))
     head = {"version": VERSION, "part": request.part}
     return Done(request.receipt, {"status": _in_one_frame(head | found, broker.limits.frame_bytes_max)})
 
 
-def _in_one_frame(said: Item, bytes_max: int) -> str:
-    """As JSON; of a list as many items as find room in one frame, but one at least."""
+def _in_one_frame(answer: Item, bytes_max: int) -> str:
+    """As JSON; a list is cut to the items that fit into one frame, but has at least one."""
     while True:
-        text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
-        items = said.get("items", ())
+        text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+        items = answer.get("items", ())
         if len(items) <= 1 or (size := len(text.encode())) <= bytes_max:
             return text
-        said = {**said, "items": items[: max(1, min(len(items) - 1, len(items) * bytes_max // size))]}
+        answer = {**answer, "items": items[: max(1, min(len(items) - 1, len(items) * bytes_max // size))]}
 
 
 def overview(broker: BrokerView) -> Item:
@@ -85,8 +85,8 @@ def overview(broker: BrokerView) -> Item:
 
 
 def _broker(broker: BrokerView) -> Item:
-    said = {"id": broker.settings.broker_id, "name": broker.name, "pid": os.getpid()}
-    return said | {"run": broker.run, "ready": broker.ready}
+    identity = {"id": broker.settings.broker_id, "name": broker.name, "pid": os.getpid()}
+    return identity | {"run": broker.run, "ready": broker.ready}
 
 
 def dropped(broker: BrokerView) -> dict[str, int]:
@@ -116,7 +116,7 @@ def _count(request: Inspect) -> int:
 
 
 def _connections(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
-    """Those for whom most waits come first."""
+    """Those with the most output waiting come first."""
     clients = broker.engine.connections
     found = [
         (broker.forwarder.output_bytes(number), number)
@@ -151,14 +151,14 @@ def _connection(broker: BrokerView, number: int, waiting: int) -> Item:
 
 
 def _subscriptions(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
-    """In the order of their connections. What is passed over costs nothing: this runs on the broker's loop."""
-    wanted, total, page = request.containing, 0, list[Item]()
+    """In the order of their connections. Skipped subscriptions cost nothing: this runs on the broker's loop."""
+    text, total, page = request.containing, 0, list[Item]()
     end = request.offset + _count(request)
     for client in broker.engine.connections.values():
         numbers: Collection[int] = client.subscriptions
-        if wanted and not _mentions(wanted, client.principal.name, client.client_id):
+        if text and not _mentions(text, client.principal.name, client.client_id):
             found = client.subscriptions.items()
-            numbers = [number for number, one in found if wanted in one.selector or wanted in one.destination]
+            numbers = [number for number, one in found if text in one.selector or text in one.destination]
         if total < end and total + len(numbers) > request.offset:
             shown = islice(numbers, max(0, request.offset - total), end - total)
             page += [_subscription(broker, client, number) for number in shown]
@@ -168,7 +168,7 @@ def _subscriptions(broker: BrokerView, request: Inspect) -> tuple[int, list[Item
 
 def _subscription(broker: BrokerView, client: Connection, number: int) -> Item:
     one = client.subscriptions[number]
-    said: Item = {
+    head: Item = {
         "connection": client.number,
         "subscription": number,
         "user": client.principal.name,
@@ -180,16 +180,16 @@ def _subscription(broker: BrokerView, client: Connection, number: int) -> Item:
         case DirectSubscription(sink):
             delivered, dropped, waiting_bytes, stalled = broker.forwarder.sink_counts(sink)
             counts: Item = {"delivered": delivered, "dropped": dropped, "waiting_bytes": waiting_bytes}
-            return {**said, "kind": "direct", "stalled": stalled, **counts}
+            return {**head, "kind": "direct", "stalled": stalled, **counts}
         case MailboxSubscription(mailbox):
             counts = {"delivered": mailbox.given, "dropped": mailbox.dropped, "waiting": len(mailbox.backlog)}
-            return {**said, "kind": mailbox.kind.value, "stalled": mailbox.stalled, **counts}
+            return {**head, "kind": mailbox.kind.value, "stalled": mailbox.stalled, **counts}
         case _:
             assert_never(one)
 
 
 def _mailboxes(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
-    """Those in which most waits come first."""
+    """The fullest come first."""
     found = [one for one in broker.engine.mailboxes.values() if _mentions(request.containing, one.name)]
     largest = nlargest(request.offset + _count(request), found, key=lambda one: len(one.backlog))
     return len(found), [_mailbox(one) for one in largest[request.offset :]]
@@ -209,7 +209,7 @@ def _mailbox(mailbox: Mailbox) -> Item:
 
 
 def _destinations(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
-    """What is subscribed to, most subscriptions first."""
+    """Destinations of subscriptions, most subscriptions first."""
     counts = Counter(
         one.destination
         for client in broker.engine.connections.values()
@@ -259,8 +259,8 @@ _LISTS: dict[str, Callable[[BrokerView, Inspect], tuple[int, list[Item]]]] = {
 }
 
 
-def _mentions(wanted: str, *texts: str) -> bool:
-    return not wanted or any(wanted in text for text in texts)
+def _mentions(part: str, *texts: str) -> bool:
+    return not part or any(part in text for text in texts)
 
 
 def _short(text: str) -> str:

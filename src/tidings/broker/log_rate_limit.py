@@ -1,7 +1,7 @@
 """Limits the lines of the log that peers can cause: per kind of line, and per address prefix within a kind.
 
 Within PERIOD_SECONDS each prefix (IPv4 /24, IPv6 /48) may cause LINES_MAX lines of a kind, and all prefixes together
-LINES_ALL_MAX. What goes beyond is counted; when the period is over, one line says how many were left out. Memory is
+LINES_ALL_MAX. Further lines are counted; when the period is over, one line reports how many were suppressed. Memory is
 bounded by LINES_ALL_MAX prefixes a kind.
 """
 
@@ -36,12 +36,12 @@ class LogRateLimit:
         self._periods: dict[str, _Period] = {}
 
     def note(self, logger: logging.Logger, level: int, event: str, address: str, **fields: object) -> None:
-        """Log an event that this address has caused, if it may; an empty address: it is not known."""
+        """Log an event caused by this address, within its limits; an empty address: not known."""
         if logger.isEnabledFor(level) and self.allows(logger, level, event, address):
             note(logger, level, event, **({"address": address} if address else {}), **fields)
 
     def allows(self, logger: logging.Logger, level: int, kind: str, address: str) -> bool:
-        """Whether one more line of this kind may be written; the caller does, or it counts as left out."""
+        """True if the caller may write one more line of this kind; otherwise the line is counted as suppressed."""
         period = self._periods.get(kind)
         if period is None or self._clock() - period.began >= PERIOD_SECONDS:
             self._end(kind)
@@ -56,7 +56,7 @@ class LogRateLimit:
         return True
 
     def tick(self) -> None:
-        """About once a second: say how many lines were left out in periods that are over."""
+        """About once a second: log how many lines were suppressed in periods that are over."""
         now = self._clock()
         for kind in [kind for kind, period in self._periods.items() if now - period.began >= PERIOD_SECONDS]:
             self._end(kind)
@@ -64,4 +64,4 @@ class LogRateLimit:
     def _end(self, kind: str) -> None:
         period = self._periods.pop(kind, None)
         if period is not None and period.left_out:
-            note(period.logger, period.level, "more lines like this were left out", line=kind, count=period.left_out)
+            note(period.logger, period.level, "suppressed further lines of this kind", line=kind, count=period.left_out)

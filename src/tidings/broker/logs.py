@@ -1,12 +1,12 @@
 """Structured logs: an event's name and fields, one line each, for people or as JSON for programs.
 
-Nothing secret reaches a log: passwords and keys are in no field, and what clients send is quoted, so that a name
-with a line break in it cannot pretend to be another line.
+No secrets are logged: passwords and keys are in no field. Text from clients is quoted, so that a name with a line
+break in it cannot imitate another line.
 
->>> record = logging.LogRecord("tidings.broker", logging.INFO, "", 0, "log-in refused", (), None)
+>>> record = logging.LogRecord("tidings.broker", logging.INFO, "", 0, "login refused", (), None)
 >>> record.fields = {"user": "al\\nice", "address": "127.0.0.1"}
 >>> PlainFormatter().format(record)[25:]
-'info log-in refused user="al\\\\nice" address=127.0.0.1'
+'info login refused user="al\\\\nice" address=127.0.0.1'
 """
 
 import json
@@ -58,7 +58,7 @@ def _quoted(value: object) -> str:
 
 
 def set_up(level: str, *, as_json: bool, stream: TextIO | None = None) -> None:
-    """Log to the error output from now on; may be called again to change level and form."""
+    """Log to the error output; may be called again to change level and format."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else PlainFormatter())
     for logger in (ROOT, LOOP):
@@ -69,7 +69,7 @@ def set_up(level: str, *, as_json: bool, stream: TextIO | None = None) -> None:
 
 
 def set_up_for_parent() -> None:
-    """Whatever anybody in this process logs, as JSON: the broker that started it reads it and logs it itself."""
+    """Log everything in this process as JSON lines, which the broker that started it reads and logs itself."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     everything = logging.getLogger()

@@ -1,10 +1,10 @@
 """A broker as a process: start, signals, reload, shutdown.
 
-    SIGTERM, SIGINT   take nothing more, finish what is under way, end; a second one ends at once
-    SIGHUP            read configuration, users and certificates again; what is wrong with them changes nothing
+    SIGTERM, SIGINT   stop accepting, finish pending work and exit; a second one exits at once
+    SIGHUP            reload configuration, users and certificates; if one of them is invalid, nothing changes
 
-Ending at once is safe: whatever was confirmed as persistent is on disk by then. Exit status: 0 ended as asked,
-1 failed, 2 configured wrongly.
+Exiting at once is safe: every message confirmed as persistent is on disk by then. Exit status: 0 ended by a signal,
+1 failed, 2 invalid configuration.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ import uvloop
 from tidings.broker import logs
 from tidings.broker.config import broker_id
 from tidings.broker.config.changes import changes
-from tidings.broker.config.locations import telling_lines
+from tidings.broker.config.locations import with_lines
 from tidings.broker.config.tables import Configuration, type_rules
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.connections.file_limit import raise_file_limit, remedy
@@ -35,7 +35,7 @@ from tidings.broker.startup import Startup, StartupOptions, prepare
 from tidings.broker.tasks import Tasks
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.tuning.capacity_observer import Observer, watch
-from tidings.broker.tuning.gc_tuning import search_seldom
+from tidings.broker.tuning.gc_tuning import collect_seldom
 from tidings.errors import ConfigError, TidingsError
 from tidings.extras import install_command, installed
 from tidings.node.protocol_session import ProtocolSession
@@ -65,7 +65,7 @@ class BrokerMain:
         self._gateways = gateways or {}
         self._make_observer = make_observer
         self._sessions = sessions
-        self._prepared = prepare(options, tuple(sessions))
+        self._startup = prepare(options, tuple(sessions))
         self._stop = asyncio.Event()
         self._signals = 0
         self._reloading = asyncio.Lock()
@@ -73,18 +73,18 @@ class BrokerMain:
 
     @property
     def configuration(self) -> Configuration:
-        return self._prepared.configuration
+        return self._startup.configuration
 
     async def run(self) -> int:
-        """From start to end; returns the exit status."""
+        """Start, serve and stop; returns the exit status."""
         configuration = self.configuration
         self._broker = Broker(
             configuration.settings(),
             self._open_store(),
-            guard=self._prepared.guard(),
+            guard=self._startup.guard(),
             limits=configuration.limits_of(),
             name=configuration.broker.name,
-            peers=self._prepared.peers,
+            peers=self._startup.peers,
             tracking=self._tracking(),
             admission=configuration.admission.admission(),
         )
@@ -94,15 +94,15 @@ class BrokerMain:
         self._broker.observer = observer
         self._pages = HttpPages(self._broker)
         try:
-            await self._pages.start(self._prepared)
+            await self._pages.start(self._startup)
             self._watch_signals()
             await self._broker.start(self._listeners())
-            search_seldom()
+            collect_seldom()
             self._note_network()
             if observer is not None:
                 broker = self._broker
                 self._tasks.spawn(watch(observer, broker.forwarder, broker.aside, broker.admission))
-            self._pages.start_console(self._prepared)
+            self._pages.start_console(self._startup)
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
         finally:
@@ -117,7 +117,7 @@ class BrokerMain:
                 await self._broker.stop()
                 await self._pages.stop()
         except TimeoutError:
-            note(log, logging.ERROR, "not stopped in time", seconds=STOP_SECONDS)
+            note(log, logging.ERROR, "shutdown did not finish in time", seconds=STOP_SECONDS)
             return False
         note(log, logging.INFO, "stopped")
         return True
@@ -127,15 +127,15 @@ class BrokerMain:
         try:
             data.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            problem = f"broker.data: {data} cannot be made ({error.strerror}); name a directory that can"
-            with telling_lines(self._options.config):
+            problem = f"broker.data: {data} cannot be created ({error.strerror}); name a directory that can"
+            with with_lines(self._options.config):
                 raise ConfigError([problem]) from None
         store = SqliteStore(data / STORE)
-        if self._prepared.drawn:
-            self._keep_number(data, store)
+        if self._startup.drawn:
+            self._keep_broker_id(data, store)
         return store
 
-    def _keep_number(self, data: Path, store: SqliteStore) -> None:
+    def _keep_broker_id(self, data: Path, store: SqliteStore) -> None:
         try:
             broker_id.keep(data, self.configuration.broker.id)
         except ConfigError:
@@ -146,18 +146,18 @@ class BrokerMain:
         table = self.configuration.tracking
         judgement = table.judgement()
         if judgement is not None and judgement.problem:
-            note(log, logging.WARNING, "tracking is less accurate than wanted", reason=judgement.problem)
+            note(log, logging.WARNING, "tracking is less accurate than configured", reason=judgement.problem)
         return table.options(Path(self.configuration.broker.data))
 
     def _listeners(self) -> list[ListenerSettings]:
         if "amqp" in self._gateways and not installed("proton"):
-            note(log, logging.INFO, "no AMQP: Proton is not installed", install=install_command("proton"))
+            note(log, logging.INFO, "no AMQP listener: Proton is not installed", install=install_command("proton"))
         return [
             ListenerSettings(
                 self._sessions[table.protocol],
                 table.host,
                 table.port,
-                self._prepared.tls if table.tls else None,
+                self._startup.tls if table.tls else None,
                 partial(self._layers[table.protocol], table.origins) if table.protocol in self._layers else None,
                 self._gateways[table.protocol](self.configuration) if table.protocol in self._gateways else None,
                 table.protocol,
@@ -172,42 +172,47 @@ class BrokerMain:
         if table.accept:
             note(log, logging.INFO, "links", network=table.name, host=table.host, port=links.port)
         if table.secret_file and Path(table.secret_file).stat().st_mode & 0o077:
-            note(log, logging.WARNING, "others can read the network's secret: chmod 600 it", file=table.secret_file)
+            note(
+                log,
+                logging.WARNING,
+                "the network's secret file is readable by other users; run chmod 600 on it",
+                file=table.secret_file,
+            )
         if table.insecure:
-            note(log, logging.WARNING, "links are open to everybody who can reach them: insecure = true")
+            note(log, logging.WARNING, "links accept any peer that can connect: insecure = true")
 
     # --- signals --------------------------------------------------------------------------------------------------
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._asked_to_stop, number)
-        loop.add_signal_handler(signal.SIGHUP, self._asked_to_reload)
+            loop.add_signal_handler(number, self._stop_requested, number)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_requested)
 
-    def _asked_to_stop(self, number: signal.Signals) -> None:
+    def _stop_requested(self, number: signal.Signals) -> None:
         self._signals += 1
         if self._signals > 1:
-            note(log, logging.WARNING, "stopped by force", signal=number.name)
+            note(log, logging.WARNING, "stopped immediately by a second signal", signal=number.name)
             os._exit(1)
         note(log, logging.INFO, "stopping", signal=number.name)
         self._stop.set()
 
-    def _asked_to_reload(self) -> None:
+    def _reload_requested(self) -> None:
         self._tasks.spawn(self.reload())
 
     async def reload(self) -> None:
-        """All of it or, if anything is wrong, nothing."""
+        """Apply the new configuration as a whole or, if anything in it is invalid, not at all."""
         async with self._reloading:
             try:
                 new = await asyncio.to_thread(prepare, self._options, tuple(self._sessions))
-                if new.users is None and self._prepared.users is not None:
+                if new.users is None and self._startup.users is not None:
                     gone = self.configuration.users_file
-                    raise ConfigError([f"{gone}: the users file is gone; put it back, or restart without users"])
+                    raise ConfigError([f"{gone}: the users file is missing; restore it, or restart without users"])
             except ConfigError as error:
                 for problem in error.problems:
-                    note(log, logging.ERROR, "not reloaded", problem=problem)
+                    note(log, logging.ERROR, "configuration not reloaded", problem=problem)
                 return
-            old, self._prepared = self._prepared, new
+            old, self._startup = self._startup, new
             await self._apply(old, new)
 
     async def _apply(self, old: Startup, new: Startup) -> None:
@@ -216,7 +221,7 @@ class BrokerMain:
             if at_once:
                 note(log, logging.INFO, "changed", key=changed)
             else:
-                note(log, logging.WARNING, "a restart is needed for this change", key=changed)
+                note(log, logging.WARNING, "change takes effect after a restart", key=changed)
         logs.set_up(configuration.logging.level, as_json=configuration.logging.json)
         limits = configuration.limits_of()
         self._broker.configure(limits, self._broker.login.guard)
@@ -226,15 +231,17 @@ class BrokerMain:
         if isinstance(guard, UserGuard) and new.users is not None:
             guard.limit(limits)
             affected = guard.replace(new.users, new.rules)
-            ended = self._broker.clients.end_all("E_ACCESS_CHANGED", "what you may do has changed", users=affected)
+            ended = self._broker.clients.end_all(
+                "E_ACCESS_CHANGED", "the access rules have changed; log in again", users=affected
+            )
         elif new.users is not None:
             self._broker.configure(limits, new.guard())
-            ended = self._broker.clients.end_all("E_ACCESS_CHANGED", "log in: this broker has users now")
+            ended = self._broker.clients.end_all("E_ACCESS_CHANGED", "users have been configured; log in")
         known = 0 if new.users is None else len(new.users)
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
 
     def _renew_certificates(self, new: Startup) -> None:
-        """For all who connect from now on. Who has no TLS does not get it by this: that takes a restart."""
+        """Use renewed certificates for new connections. Enabling TLS where there was none takes a restart."""
         if new.tls is not None:
             self._broker.renew_tls(new.tls)
         self._pages.renew(new)

@@ -1,10 +1,10 @@
 """The asyncio driver: brings inputs to the engine and carries out its effects.
 
     socket ─► forwarder.feed ─┬─ output ─► at once, or once a loop iteration: one write a connection
-                              └─ events ─► engine.step ─► effects ─► sockets, links, store, tracking, log-in
+                              └─ events ─► engine.step ─► effects ─► sockets, links, store, tracking, login
 
-Plain messages take the upper way, small reads without Python. All is on one event loop but log-ins, the store and the
-tracking of messages.
+Plain messages take the upper way, small reads without Python. Everything but logins, the store and the tracking of
+messages runs on one event loop.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ from tidings.tracking.recording.recorder import TraceAnswer
 
 log = logging.getLogger("tidings.broker")
 
-SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
+SETTLE_SECONDS = 5.0  # time that a shutdown allows the disk for pending messages
 
 
 class Broker:
@@ -85,7 +85,7 @@ class Broker:
         admission: Admission | None = None,
     ) -> None:
         self.name, self.settings, self.admission = name, settings, admission
-        self.run = secrets.token_hex(8)  # of two addresses it tells whether the same broker is behind them
+        self.run = secrets.token_hex(8)  # tells if two addresses lead to the same broker
         self.limits = limits or BrokerLimits()
         self.forwarder = Forwarder(
             output_bytes_max=self.limits.output_bytes_max,
@@ -185,7 +185,7 @@ class Broker:
         return listening.port
 
     async def stop(self) -> None:
-        """Take nothing more, write and confirm what is under way, say good-bye, close."""
+        """Stop accepting, write and confirm what is in progress, close connections and the store."""
         self.clients.closed, self.ready = True, False
         for listening in self.listening:
             listening.close()
@@ -205,7 +205,7 @@ class Broker:
         await asyncio.get_running_loop().run_in_executor(None, self._store.close)
 
     async def _settled(self) -> None:
-        """Receipts for what is on its way to disk go out before the good-byes, and what nobody waits for is written."""
+        """Wait until pending writes are on disk and their receipts sent, at most SETTLE_SECONDS."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while self.writer is not None and not self.engine.view.idle and time.monotonic() < deadline:
             self.step(inputs.Tick())
@@ -220,7 +220,7 @@ class Broker:
         await asyncio.sleep(0)
 
     def renew_tls(self, tls: ssl.SSLContext) -> None:
-        """Another certificate for all who connect from now on."""
+        """Use another certificate for new connections."""
         for listening in self.listening:
             if listening.tls is not None:
                 listening.renew(tls)
@@ -231,9 +231,9 @@ class Broker:
         self.step(inputs.Reconfigured(limits, guard.open))
 
     def view(self) -> BrokerView:
-        """The broker as it is now, for who only looks."""
+        """A snapshot of the broker for inspection and metrics."""
         ended = "" if self.writer is None or self.writer.alive else "the store's thread has ended"
-        ended = ended or self.tasks.failure or ("" if self.tracking.alive else "the thread of tracking has ended")
+        ended = ended or self.tasks.failure or ("" if self.tracking.alive else "the tracking thread has ended")
         return BrokerView(
             self.name,
             self.run,
@@ -257,18 +257,18 @@ class Broker:
     # --- inputs -----------------------------------------------------------------------------------------------------
 
     def steady_ms(self) -> float:
-        """Milliseconds that never go back."""
+        """Monotonic milliseconds."""
         return self._base_ms + time.monotonic() * 1000
 
     def now(self) -> Now:
         return Now(now_ms(), self.steady_ms())
 
-    def step(self, told: Input) -> None:
-        for effect in self.engine.step(self.now(), told):
+    def step(self, event: Input) -> None:
+        for effect in self.engine.step(self.now(), event):
             self._carry_out(effect)
 
-    def _step_and_follow(self, told: Input) -> None:
-        self.step(told)
+    def _step_and_follow(self, event: Input) -> None:
+        self.step(event)
         self.clients.after()
 
     def _handle_events(self) -> None:
@@ -283,7 +283,7 @@ class Broker:
     def _written(self, tickets: Sequence[int], error: TidingsError | None) -> None:
         self.step(inputs.Persisted(tickets, error))
         if self.forwarder.has_output():
-            self.flushing.now()  # receipts first: publishers may go on while we see to the deliveries
+            self.flushing.now()  # receipts first: publishers may continue while deliveries are made
         self.step(inputs.Turn())
         self.clients.after(flush=True)
 
@@ -299,7 +299,7 @@ class Broker:
             await asyncio.sleep(0.25)
             now = now_ms()
             steps.do("stalled connections", self.forwarder.check_stalls, now)
-            steps.do("heartbeats", self.clients.give_signs, now)
+            steps.do("heartbeats", self.clients.send_heartbeats, now)
             steps.do("tracking", self.step, inputs.TrackingTick())
             if ticks % 4 == 0:
                 steps.do("mailboxes", self.step, inputs.Tick())
@@ -336,14 +336,14 @@ class Broker:
                 self.tracking.inquire(number, inquiry)
             case Log():
                 self._log(effect)
-            case fx.Dial() | fx.Close() | fx.SetTimer() | fx.Authenticate() | fx.Report():
+            case fx.Dial() | fx.CloseLink() | fx.SetTimer() | fx.Authenticate() | fx.Report():
                 self.links.carry_out(effect)
             case _:
                 assert_never(effect)
 
     def _log(self, effect: Log) -> None:
         level, event, fields = logging.getLevelNamesMapping()[effect.level.upper()], effect.event, dict(effect.fields)
-        if "address" in fields or "exception" in fields:  # a peer has caused it, or its request met a bug
+        if "address" in fields or "exception" in fields:  # caused by a peer: rate limited
             self.lines.note(log, level, event, str(fields.pop("address", "")), **fields)
         else:
             note(log, level, event, **fields)
@@ -365,7 +365,7 @@ class Broker:
             answer = inputs.PersistedNow(error)
         self.step(answer)
         if isinstance(answer, inputs.PersistedNow):
-            self.flushing.now()  # the publisher may go on while we see to the deliveries
+            self.flushing.now()  # the publisher may continue while deliveries are made
         self.step(inputs.Turn())
 
     def _permits(self, connection: int, operation: str, destination: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a broker is started with: the command line and the files, read and checked before anything is opened."""
+"""Reads and checks the command line and the files of a broker before anything is opened."""
 
 import logging
 import ssl
@@ -9,7 +9,7 @@ from tidings.broker.config import broker_id
 from tidings.broker.config import load as config
 from tidings.broker.config.installed_packages import check_installed
 from tidings.broker.config.joining import joining
-from tidings.broker.config.locations import telling_lines
+from tidings.broker.config.locations import with_lines
 from tidings.broker.config.network import peers_of
 from tidings.broker.config.tables import Configuration
 from tidings.broker.links.links import Peers
@@ -27,7 +27,7 @@ log = logging.getLogger("tidings.process")
 
 @dataclass(frozen=True, slots=True)
 class StartupOptions:
-    """What the command line says; it overrides the file."""
+    """Options of the command line, which override the file."""
 
     config: Path | None = None
     data: str | None = None
@@ -39,32 +39,32 @@ class StartupOptions:
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """Everything that can be wrong, checked and ready to be used."""
+    """Checked configuration, users, rules and certificates, ready to be used."""
 
     configuration: Configuration
     rules: AccessRules
     users: users.Users | None  # None: there is no users file
     tls: ssl.SSLContext | None
-    peers: Peers | None  # None: the broker stands alone
-    drawn: bool  # whether the broker has a number that is to be kept, and is not yet
+    peers: Peers | None  # None: the broker has no network
+    drawn: bool  # the broker has a new number that must still be written
 
     def guard(self) -> Guard:
-        """Who is let in; the log says what is unsafe about it."""
+        """The guard for these users; logs unsafe settings."""
         if self.users is None:
-            note(log, logging.WARNING, "no users: everybody who can connect may do everything")
+            note(log, logging.WARNING, "no users configured: every client has full access")
             return OpenGuard()
         note_exposure(self.configuration)
         return UserGuard(self.users, self.rules, self.configuration.limits_of())
 
 
 def prepare(options: StartupOptions, protocols: tuple[str, ...]) -> Startup:
-    """Read the files; a ConfigError if anything in them will not do."""
+    """Read and check the files; a ConfigError lists every problem."""
     configuration = config.load(options.config, protocols=protocols)
-    with telling_lines(options.config):
-        return _prepared(options, configuration)
+    with with_lines(options.config):
+        return _checked(options, configuration)
 
 
-def _prepared(options: StartupOptions, configuration: Configuration) -> Startup:
+def _checked(options: StartupOptions, configuration: Configuration) -> Startup:
     if options.data is not None:
         configuration = replace(configuration, broker=replace(configuration.broker, data=options.data))
     if options.port is not None:
@@ -83,8 +83,8 @@ def _prepared(options: StartupOptions, configuration: Configuration) -> Startup:
     configuration, drawn = broker_id.numbered(configuration)
     if configuration.users.file and configuration.users_file.is_dir():
         raise ConfigError([f"users.file: {configuration.users_file} is a directory; name a file"])
-    there = configuration.users_file.exists() or bool(configuration.users.file)
-    known = users.load(configuration.users_file) if there else None
+    has_users = configuration.users_file.exists() or bool(configuration.users.file)
+    known = users.load(configuration.users_file) if has_users else None
     check_exposure(configuration, known, str(options.config or "the defaults"))
     tls = server_context(configuration.tls) if configuration.encrypts else None
     peers = peers_of(configuration.network, configuration.broker.id)

@@ -1,7 +1,7 @@
 """The store's thread: writes batches and reads messages while the event loop goes on.
 
-What is given while one batch is being written is written together as the next, with one fsync. Batches reach the store
-in the order in which they were given, and are answered in that order.
+Batches that arrive while one is being written are written together as the next, with one fsync. Batches reach the
+store in the order of arrival, and are answered in that order.
 
 Handing a batch over and back through queues and the event loop costs as much CPU time as a quick disk takes for it. A
 lone publisher that waits for each receipt gains nothing from that: the loop waits for its message (`write_now`), as
@@ -39,7 +39,7 @@ LATENCY_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0,
 
 @dataclass(slots=True)
 class StoreStats:
-    """What the store was asked for so far; written by its thread, read by anybody."""
+    """Counters of the store; written by its thread, read by any."""
 
     batches: int = 0
     records: int = 0
@@ -56,8 +56,8 @@ class StoreStats:
 
 
 class StoreHealth:
-    """What goes on failing in one way is one line of the log, however often it is tried. A store that is almost full
-    takes one message and refuses the next: it counts as full until it has refused none for a while."""
+    """Remembers the error with which the store refuses, and logs each change once. A store that is almost full takes
+    one message and refuses the next: it counts as full until it has refused none for a while."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -71,14 +71,14 @@ class StoreHealth:
     def written(self, records: Sequence[Record], error: TidingsError | None) -> None:
         if error is not None:
             if self.error is None or error.code != self.error.code:
-                note(log, logging.ERROR, "the store refused a batch", error=error)
+                note(log, logging.ERROR, "store refused a batch", error=error)
             self.error, self._refused_seconds = error, self._clock()
         elif self.error is not None and (not self.full or (_has_messages(records) and self._refused_long_ago())):
             self.over()
 
     def over(self) -> None:
         self.error = None
-        note(log, logging.INFO, "the store writes again")
+        note(log, logging.INFO, "store writes again")
 
     def _refused_long_ago(self) -> bool:
         return self._clock() - self._refused_seconds >= FULL_SECONDS
@@ -114,7 +114,7 @@ _Job: TypeAlias = _Write | _Read | _Tidy | _Stop
 
 
 class WriteNow(Enum):
-    """What became of a batch that is to be written while the loop waits."""
+    """Outcome of a batch that the loop waits for."""
 
     WRITTEN = auto()
     UNDER_WAY = auto()  # it takes longer than the loop waits
@@ -136,21 +136,21 @@ class StoreThread:
         self._on_read = on_read
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self.stats = StoreStats()
-        self.complaints = StoreHealth()
+        self.health = StoreHealth()
         self.quick_seconds = QUICK_SECONDS
         self._under_way = 0  # batches given and not answered
         self._turn = threading.Lock()  # held by whoever uses the store
         self._trusted = 0  # batches in a row that were quick
         self._untidy = 0
         self._began: float | None = None  # of the batch that is being written
-        self._late_ticket = 0  # of the batch that the loop has waited for in vain
+        self._late_ticket = 0  # of the batch that took longer than the loop waited
         self.waited = WaitedWrite(self._append_and_leave, self._late)
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether its threads are there to answer."""
+        """True while its threads run."""
         return self._thread.is_alive() and self.waited.alive
 
     @property
@@ -159,7 +159,7 @@ class StoreThread:
 
     @property
     def write_seconds(self) -> float:
-        """How long the batch that is being written has taken so far; 0: there is none."""
+        """Age of the write in progress; 0: none."""
         began = self._began
         return 0.0 if began is None else time.perf_counter() - began
 
@@ -194,7 +194,7 @@ class StoreThread:
 
     def _late(self, error: TidingsError | None) -> None:
         self._maybe_tidy(error)
-        self._tell(self._written, [self._late_ticket], error)
+        self._post(self._written, [self._late_ticket], error)
 
     def _maybe_tidy(self, error: TidingsError | None) -> None:
         self._untidy += 1
@@ -244,18 +244,18 @@ class StoreThread:
     def _awaited(self) -> _Job | None:
         """The next job. If the store was full and nobody tries it, look now and then whether it still is."""
         try:
-            return self._jobs.get(timeout=FULL_SECONDS if self.complaints.full else None)
+            return self._jobs.get(timeout=FULL_SECONDS if self.health.full else None)
         except queue.Empty:
             with self._turn:
                 if self._store.has_room():
-                    self.complaints.over()
+                    self.health.over()
             return None
 
     def _maintain(self) -> bool:
         try:
             return self._store.maintain()
         except StoreError:
-            return False  # the next write will say so to those it concerns
+            return False  # the next write reports it
 
     def _gather(self, first: _Write) -> tuple[list[_Write], _Job | None]:
         """All writes that wait, up to a limit, and the job that came after them if it is another one."""
@@ -275,7 +275,7 @@ class StoreThread:
         records = [record for write in writes for record in write.records]
         with self._turn:
             error = self._append(records)
-        self._tell(self._written, [write.ticket for write in writes], error)
+        self._post(self._written, [write.ticket for write in writes], error)
 
     def _append(self, records: Sequence[Record]) -> TidingsError | None:
         error: TidingsError | None = None
@@ -288,7 +288,7 @@ class StoreThread:
             self._began = None
         seconds = time.perf_counter() - began
         self.stats.count(len(records), seconds, failed=error is not None)
-        self.complaints.written(records, error)
+        self.health.written(records, error)
         self._trusted = self._trusted + 1 if error is None and seconds < self.quick_seconds else 0
         return error
 
@@ -298,10 +298,10 @@ class StoreThread:
         self._on_written(tickets, error)
 
     def _read(self, seqs: Sequence[int]) -> None:
-        """What was asked for, what was found of it, and what will never be."""
+        """Read messages and report those found, and those damaged for good."""
         messages: dict[int, bytes] = {}
         damaged: list[int] = []
-        for seq in seqs:  # one by one: what was acknowledged meanwhile is gone, the others are wanted all the same
+        for seq in seqs:  # one at a time: some may have been acknowledged meanwhile, the others are still needed
             try:
                 messages[seq] = self._store.read([seq])[0]
             except StoreError as error:
@@ -309,10 +309,10 @@ class StoreThread:
                     damaged.append(seq)
             except TidingsError:
                 continue
-        self._tell(self._on_read, seqs, messages, damaged)
+        self._post(self._on_read, seqs, messages, damaged)
 
-    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+    def _post(self, callback: Callable[..., None], *arguments: object) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
-        except RuntimeError:  # the loop has ended: nobody is left to be told
+        except RuntimeError:  # the loop has ended
             return

@@ -1,7 +1,7 @@
-"""What a broker does by itself beside serving clients: none of it ends unnoticed.
+"""Runs background tasks of a broker, and makes sure that none of them ends unnoticed.
 
-A fault of ours in such work is logged. What is done again and again goes on (`Steps`); should something that a broker
-cannot do without end all the same, the broker says so in /health (`Tasks.failure`), for whoever restarts it.
+Bugs in such work are logged. Periodic work continues after an error (`Steps`); if a task ends that the broker cannot do
+without, /health reports it (`Tasks.failure`), so that the broker is restarted.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ LOGGED_SECONDS = 60.0  # the same work is not logged as failed more often
 
 class Tasks:
     def __init__(self) -> None:
-        self.failure = ""  # what has ended that had to go on
+        self.failure = ""  # essential task that has ended
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[None, None, None], essential: str = "") -> None:
-        """`essential`: the name of something without which the broker is not what it should be."""
+        """`essential`: the name of a task that the broker cannot do without."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(done, essential))
@@ -37,27 +37,27 @@ class Tasks:
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
-            log.error("a task of the broker failed", exc_info=error)
+            log.error("background task failed", exc_info=error)
         if essential and not self.failure:
             self.failure = f"{essential} has ended"
 
 
 class Steps:
-    """Things that are done one after the other: if one fails, the others are done all the same."""
+    """Runs work step by step: if one step fails, the others are carried out all the same."""
 
     def __init__(self) -> None:
         self._logged: dict[str, float] = {}
 
     @contextmanager
     def going_on(self, what: str) -> Iterator[None]:
-        """Around one of them."""
+        """Log an error of the step inside, and continue."""
         try:
             yield
         except Exception:
             now = asyncio.get_running_loop().time()
             if now - self._logged.get(what, -LOGGED_SECONDS) >= LOGGED_SECONDS:
                 self._logged[what] = now
-                log.exception("an error inside the broker (%s); it goes on", what)
+                log.exception("internal error in %s; the broker continues", what)
 
     def do(self, what: str, work: Callable[[*Ts], None], *arguments: *Ts) -> None:
         with self.going_on(what):

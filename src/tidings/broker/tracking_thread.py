@@ -1,12 +1,12 @@
-"""The thread that stores what was recorded and looks up what was asked, while the event loop goes on.
+"""The thread that stores recorded histories and looks up inquiries, while the event loop continues.
 
-Jobs are done in the order in which they were given, so a question finds whatever left memory before it was asked. What
-cannot be written is kept and tried again; if it becomes too much, the oldest is given up, and questions about that time
-are answered with "unknown".
+Jobs are done in the order of arrival, so an inquiry finds everything that left memory before it. Histories that cannot
+be written are kept and tried again; if they become too many, the oldest are dropped, and inquiries about that time are
+answered with "unknown".
 
 Segments are Parquet files. Without pyarrow nothing is written: histories are kept in memory within the same bounds, and
 end with the process. With it, it is imported when there is something to write: of a process that has recorded nothing
-yet only a sign is on disk (`era_signs`).
+yet only a marker is on disk (`run_markers`).
 """
 
 import asyncio
@@ -44,7 +44,7 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True, slots=True)
 class TrackingOptions:
-    """What a broker records, and where it keeps that."""
+    """Settings of recording, and the folder and retention of its records."""
 
     settings: TrackingSettings
     folder: Path
@@ -142,9 +142,9 @@ class TrackingThread:
         past, stored_ms = await self._loop.run_in_executor(None, self._store.recover, _now_ms())
         self._archive = Unwritten(self._store.archive)
         for damage in self._store.archive.damaged:
-            note(log, logging.ERROR, "damaged histories", reason=damage.reason)
+            note(log, logging.ERROR, "damaged history records", reason=damage.reason)
         for hindrance in self._store.hindrances:
-            note(log, logging.ERROR, "histories cannot be tidied", reason=hindrance.reason)
+            note(log, logging.ERROR, "history records cannot be maintained", reason=hindrance.reason)
         begun = recorder.start(_now_ms(), past, stored_ms)
         self._archive.changes += [effect.change for effect in begun if isinstance(effect, StoreAttachment)]
         self._eras = list(self._archive.changes)
@@ -156,7 +156,7 @@ class TrackingThread:
 
     @property
     def alive(self) -> bool:
-        """Whether its thread is there to answer, if it needs one."""
+        """True while its thread runs, if it needs one."""
         return self._thread is None or self._thread.is_alive()
 
     def store(self, changes: Sequence[Attachment], entries: Sequence[HistoryEntry]) -> None:
@@ -200,7 +200,7 @@ class TrackingThread:
 
     def _retire(self) -> None:
         self._store.retire(_now_ms())
-        self._tell(self._recorder.attachments.forget, self._store.archive.since_ms)
+        self._post(self._recorder.attachments.forget, self._store.archive.since_ms)
 
     def _next(self, seconds: float) -> _Job | None:
         try:
@@ -225,7 +225,7 @@ class TrackingThread:
 
     @property
     def _waits(self) -> bool:
-        """Whether there is something to be written that the signs do not say."""
+        """True if there is something to write beyond the run markers on disk."""
         return bool(self._archive.entries) or self._archive.changes != self._eras
 
     def _write(self) -> None:
@@ -257,17 +257,17 @@ class TrackingThread:
         except (TidingsError, sqlite3.Error) as error:  # a filter that cannot be read
             note(log, logging.ERROR, "histories cannot be read", reason=str(error))
             answer = self._recorder.unsure(job.inquiry)
-        self._tell(self._on_answer, job.number, answer)
+        self._post(self._on_answer, job.number, answer)
 
-    def _tell(self, call: Callable[[*Ts], None], *arguments: *Ts) -> None:
+    def _post(self, call: Callable[[*Ts], None], *arguments: *Ts) -> None:
         """On the event loop."""
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:  # it has ended: nobody is left to be told
+        except RuntimeError:  # the loop has ended
             return
 
     def _try(self, what: str, work: Callable[[], None]) -> bool:
-        """What goes on failing in one way is one line of the log, however often it is tried."""
+        """Carry out work on the store; an error that repeats is logged once."""
         try:
             work()
         except (TidingsError, OSError, sqlite3.Error) as error:

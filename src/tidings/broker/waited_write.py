@@ -2,7 +2,8 @@
 
 A lone publisher gains nothing from group commit: whatever stands between its message and the disk costs rate. Its
 message used to be written on the event loop's thread, and a disk that stalled stopped everybody. Now the loop hands it
-over and sleeps until it is written, at most `WAIT_MS`; then the loop goes on, and hears of the write as of any other.
+over and sleeps until it is written, at most `WAIT_MS`; then the loop goes on, and is notified of the write as of any
+other.
 
     loop     ── records ─► eventfd ─┐                    ┌─ poll, at most WAIT_MS ─► written
     thread                          └─► append, fsync ───┴─ after that ────────────► late(error)

@@ -1,4 +1,4 @@
-"""The commands together: what they share, and what becomes of their errors."""
+"""The command-line application: shared options, registration of commands, error reporting."""
 
 import io
 import sys
@@ -13,8 +13,8 @@ from tidings.cli import COMMANDS
 from tidings.cli.failures import report
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"tidings {version_of('tidings')}")
         raise typer.Exit
 
@@ -38,7 +38,10 @@ def make_app(commands: Iterable[str], listed: Mapping[str, str] | None = None) -
     )
     app.callback()(_options)
     for name in commands:
-        import_module(f"tidings.cli.{name}").register(app)
+        module = import_module(f"tidings.cli.{name}")
+        if hasattr(module, "__path__"):  # a command of several modules
+            module = import_module(f"tidings.cli.{name}.command")
+        module.register(app)
     for name, summary in (listed or {}).items():
         app.command(name, help=summary)(_listed)
     return app
@@ -49,16 +52,16 @@ def _listed() -> None:
 
 
 def _never_fail_to_print() -> None:
-    """What standard output cannot encode (a terminal of ASCII, µ in a table) is shown escaped, not a traceback."""
+    """Escape characters that standard output cannot encode (µ on an ASCII terminal), instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
 
 
 def run(commands: Sequence[str]) -> None:
-    """Without a command: show help and version, or refuse what is no command."""
+    """Run the application; without a command it shows help and version, or refuses an unknown command."""
     _never_fail_to_print()
     try:
         make_app(commands, None if commands else COMMANDS)(prog_name="tidings")
-    except Exception as error:  # noqa: BLE001  (what is not ours is raised again)
+    except Exception as error:  # noqa: BLE001  (`report` raises unknown errors again)
         sys.exit(report(error))

@@ -62,14 +62,14 @@ def register(app: typer.Typer) -> None:
 
 def broker(
     config: Annotated[Path | None, typer.Option(help="The configuration file; without one, the defaults.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only say whether the configuration is right.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check the configuration and exit.")] = False,
     data: Annotated[str | None, typer.Option(help="The data directory, instead of the configured one.")] = None,
     port: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=65535,
-            help="The first listener's port, instead of the configured one; without a file the only one.",
+            help="The first listener's port, instead of the configured one; without a file, the only listener.",
         ),
     ] = None,
     metrics_port: Annotated[
@@ -77,13 +77,13 @@ def broker(
         typer.Option(
             min=0,
             max=65535,
-            help="The port of metrics and health, instead of the configured one; 0: the system chooses.",
+            help="The port of metrics and health, instead of the configured one; 0: chosen by the system.",
         ),
     ] = None,
     join: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Join the network that this broker belongs to.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Join the network of the broker at this address.")
     ] = None,
-    found: Annotated[bool, typer.Option("--found", help="Begin a network that others join.")] = False,
+    found: Annotated[bool, typer.Option("--found", help="Start a new network, which others can join.")] = False,
     routing: Annotated[
         str, typer.Option(help=f"With --join and --found: the network's routing scheme: {', '.join(SCHEMES)}.")
     ] = "",
@@ -93,11 +93,11 @@ def broker(
     Example: tidings broker --config broker.toml
     """
     if join is not None and found:
-        raise typer.BadParameter("a broker joins a network or begins one", param_hint="--found")
+        raise typer.BadParameter("--join and --found exclude each other", param_hint="--found")
     if join == "":
-        raise typer.BadParameter("it is empty; give host:port, or begin a network with --found", param_hint="--join")
+        raise typer.BadParameter("it is empty; give host:port, or start a network with --found", param_hint="--join")
     if routing and (routing not in SCHEMES or (join is None and not found)):
-        wrong = "with --join or --found only" if routing in SCHEMES else f"one of {', '.join(SCHEMES)}"
+        wrong = "it applies to --join and --found only" if routing in SCHEMES else f"one of {', '.join(SCHEMES)}"
         raise typer.BadParameter(wrong, param_hint="--routing")
     options = StartupOptions(config, data, port, "" if found else join, routing, metrics_port)
     if not check:
@@ -109,18 +109,22 @@ def broker(
     if prepared.peers is not None:
         typer.echo(_network(prepared.configuration, len(prepared.peers.network.dials)))
     if prepared.configuration.network.overlay == "pan":
-        number = "drawn at the first start" if prepared.drawn else prepared.configuration.broker.id
-        typer.echo(f"its number in the network: {number}")
-    typer.echo("no users: open to everybody" if prepared.users is None else f"{len(prepared.users)} users")
+        number = "chosen at the first start" if prepared.drawn else prepared.configuration.broker.id
+        typer.echo(f"broker id: {number}")
+    typer.echo(
+        "no users configured: every client has full access"
+        if prepared.users is None
+        else f"{len(prepared.users)} users"
+    )
     typer.echo(f"{config or 'the defaults'}: ok")
 
 
 def _network(configuration: Configuration, dialled: int) -> str:
-    """What network it would be a member of, and how."""
+    """One line about the network of this configuration."""
     network = configuration.network
-    parts = [f"links on {network.host} port {network.port}" if network.accept else "no links come in"]
+    parts = [f"links on {network.host} port {network.port}" if network.accept else "accepts no links"]
     if network.overlay == "pan":
-        parts.append(f"joins by {network.join}" if network.join else "others join it here")
+        parts.append(f"joins at {network.join}" if network.join else "starts the network")
     if dialled or network.overlay != "pan":
         parts.append(f"{dialled} peers to dial")
     return f"network {network.name} ({network.routing}): {', '.join(parts)}"

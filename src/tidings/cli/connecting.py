@@ -22,15 +22,15 @@ DEFAULT_URL = "tidings://127.0.0.1:7300"
 
 
 def named(destination: str) -> str:
-    """What the command line says, if it says anything."""
+    """The destination from the command line; a UsageError if it is empty."""
     if not destination:
-        raise UsageError("E_DESTINATION_EMPTY", "a destination is missing: name a topic, queue:NAME, or --type TYPE")
+        raise UsageError("E_DESTINATION_EMPTY", "no destination; give a topic, queue:NAME, or --type TYPE")
     return destination
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAccess:
-    """Which broker, and as whom. The fields are options of every command that `connects`."""
+    """Address of the broker and credentials. The fields are options of every command that `connects`."""
 
     url: Annotated[str, typer.Option(envvar="TIDINGS_URL", help="The broker; tidings+tls://… with TLS.")] = DEFAULT_URL
     user: Annotated[str, typer.Option(envvar="TIDINGS_USER", help="The user to log in as.")] = ""
@@ -38,14 +38,14 @@ class ClientAccess:
         Path | None, typer.Option(envvar="TIDINGS_PASSWORD_FILE", help="A file whose first line is the password.")
     ] = None
     tls_ca: Annotated[
-        Path | None, typer.Option(help="Who signs the broker's certificate (PEM), if not a public one.")
+        Path | None, typer.Option(help="The CA of the broker's certificate (PEM), if not a public one.")
     ] = None
     tls_certificate: Annotated[Path | None, typer.Option(help="A certificate to log in with (PEM).")] = None
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, if it is not in the same file.")] = None
 
     @property
     def asks(self) -> bool:
-        """Whether the password has to come from the terminal, or the input."""
+        """True if the password must be read from the terminal or the input."""
         return bool(self.user) and self.password_file is None and self.tls_certificate is None
 
     def password(self) -> str:
@@ -54,7 +54,7 @@ class ClientAccess:
         return first_line(self.password_file) if self.password_file is not None else ""
 
     def tls(self) -> ssl.SSLContext | None:
-        """For the TLS options that were given; None: none were."""
+        """A context for the TLS options; None: none were given."""
         return tls_context(self.tls_ca, self.tls_certificate, self.tls_key) if self._encrypts else None
 
     @property
@@ -73,9 +73,9 @@ def connects(*, leave_out: Collection[str] = ()) -> Callable[[Callable[..., None
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def connecting(*named: Any, **given: Any) -> None:
-            access = ClientAccess(**{one.name: given.pop(one.name) for one in shared if one.name in given})
-            command(*named, **given, access=access)
+        def connecting(*arguments: Any, **values: Any) -> None:
+            access = ClientAccess(**{one.name: values.pop(one.name) for one in shared if one.name in values})
+            command(*arguments, **values, access=access)
 
         signature = inspect.signature(command)
         own = [one for one in signature.parameters.values() if one.name != "access"]

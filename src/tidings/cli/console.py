@@ -1,6 +1,7 @@
 """`tidings console`: watch brokers in a browser."""
 
 import socket
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from tidings.cli import connecting
 from tidings.client import connect
 from tidings.client.options import parse_url, without_login
 from tidings.errors import SecurityError, TidingsError, UsageError
+from tidings.extras import require
 
 FIRST_PORT = 8700
 
@@ -28,18 +30,21 @@ def console(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="The port; 0: the system chooses. Left out: 8700, or the next free one."),
+        typer.Option(min=0, max=65535, help="The port; 0: chosen by the system. Default: 8700, or the next free one."),
     ] = None,
     name: Annotated[
-        list[str] | None, typer.Option(help="A host name under which it is called, such as that of a proxy before it.")
+        list[str] | None, typer.Option(help="A host name under which it is reached, such as that of a reverse proxy.")
     ] = None,
     certificate: Annotated[
         Path | None,
-        typer.Option(help="The console's own certificate (PEM): it is then https. SIGHUP reads it again."),
+        typer.Option(help="A certificate of the console (PEM), to use HTTPS. SIGHUP reloads it."),
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Its private key, if it is not in the same file.")] = None,
     allow_anonymous: Annotated[
-        bool, typer.Option("--allow-anonymous", help="On other addresses than loopback too, without users.")
+        bool,
+        typer.Option(
+            "--allow-anonymous", help="Allow addresses other than loopback although the brokers have no users."
+        ),
     ] = False,
     metrics: Annotated[str, typer.Option(hidden=True)] = "",
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
@@ -49,47 +54,52 @@ def console(
 ) -> None:
     """Show brokers in a browser: map, rates, queues, subscriptions, traces, capacity.
 
-    Who opens it logs in with a user of the brokers, if they have users. With --user nobody has to: everybody who
-    reaches the console then acts as that user, so this is only for a console on loopback.
+    Visitors log in as users of the brokers, if these have users. With --user no login is needed: everyone that
+    reaches the console then acts as that user, so this is for a console on loopback only.
 
     Example: tidings console tidings://127.0.0.1:7300 tidings://127.0.0.1:7310
     """
     if with_parent:
         logs.set_up_for_parent()
-    try:
-        from tidings.console.app import LOOPBACK, ConsoleOptions, serve
-        from tidings.console.certificate import Certificate
-        from tidings.console.source import BrokerLogin
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("tidings"):
-            raise
-        reason = f"the console needs {error.name}: pip install 'tidings[console]'"
-        raise UsageError("E_CONSOLE_MISSING", reason) from None
-    named = [*(urls or []), *(() if net is None else _urls(net))] or [connecting.DEFAULT_URL]
-    if key is not None and certificate is None:
-        raise UsageError("E_TLS", "a key without a certificate; give --certificate too")
-    for url in named:
-        parse_url(url)  # refuses what can never be reached
+    require("nicegui", extra="console")
+    from tidings.console.app import LOOPBACK, ConsoleOptions, serve  # loads NiceGUI
+    from tidings.console.certificate import Certificate
+    from tidings.console.source import BrokerLogin
+
+    brokers = _checked_urls(urls or [], net)
+    _check_key(certificate, key)
     if host not in LOOPBACK and not allow_anonymous:
-        _check_exposure(named, host, access.user)
-    login = BrokerLogin(access.user, access.password(), access.tls())
-
-    def ready(found: int) -> None:
-        shown = f"[{host}]" if ":" in host else host
-        typer.echo(f"console on {'http' if certificate is None else 'https'}://{shown}:{found}/")
-
+        _check_exposure(brokers, host, access.user)
     options = ConsoleOptions(
-        tuple(named),
+        tuple(brokers),
         host,
         _port(host) if port is None else port,
         tuple(name or ()),
-        login,
+        BrokerLogin(access.user, access.password(), access.tls()),
         metrics,
         with_parent,
         None if certificate is None else Certificate(str(certificate), str(key or "")),
         tuple(listening or ()),
     )
-    serve(options, ready)
+    serve(options, partial(_show_address, host, tls=certificate is not None))
+
+
+def _check_key(certificate: Path | None, key: Path | None) -> None:
+    if key is not None and certificate is None:
+        raise UsageError("E_TLS", "a key without a certificate; give --certificate")
+
+
+def _show_address(host: str, port: int, *, tls: bool) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    typer.echo(f"console on {'https' if tls else 'http'}://{shown}:{port}/")
+
+
+def _checked_urls(urls: list[str], folder: Path | None) -> list[str]:
+    """The brokers to watch: named ones and those of a local network; without any, the default."""
+    brokers = [*urls, *(() if folder is None else _urls(folder))] or [connecting.DEFAULT_URL]
+    for url in brokers:
+        parse_url(url)  # refuses malformed addresses
+    return brokers
 
 
 def _urls(folder: Path) -> list[str]:
@@ -99,8 +109,8 @@ def _urls(folder: Path) -> list[str]:
 
 
 def _check_exposure(urls: list[str], host: str, user: str) -> None:
-    """Nobody's brokers become everybody's by accident."""
-    remedy = "give the brokers users, or say --allow-anonymous"
+    """Refuse to expose brokers without users to other machines."""
+    remedy = "configure users on the brokers, or give --allow-anonymous"
     if user:
         raise UsageError("E_CONSOLE_OPEN", f"with --user the console listens on loopback only, not on {host}")
     for url in urls:
@@ -108,10 +118,10 @@ def _check_exposure(urls: list[str], host: str, user: str) -> None:
         try:
             connecting.run(_enter(url))
         except SecurityError:
-            continue  # it asks who comes
+            continue  # it has users
         except (OSError, TidingsError) as error:
-            raise UsageError("E_CONSOLE_OPEN", f"cannot tell whether {shown} has users ({error}); {remedy}") from None
-        raise UsageError("E_CONSOLE_OPEN", f"everybody who reaches {host} could do everything at {shown}; {remedy}")
+            raise UsageError("E_CONSOLE_OPEN", f"cannot determine if {shown} has users ({error}); {remedy}") from None
+        raise UsageError("E_CONSOLE_OPEN", f"everyone that reaches {host} would have full access to {shown}; {remedy}")
 
 
 async def _enter(url: str) -> None:
@@ -129,4 +139,4 @@ def _port(host: str) -> int:
             except OSError:
                 continue
             return port
-    raise UsageError("E_LISTEN", f"ports {FIRST_PORT} to {FIRST_PORT + 9} are taken; choose one with --port")
+    raise UsageError("E_LISTEN", f"ports {FIRST_PORT} to {FIRST_PORT + 9} are in use; choose one with --port")

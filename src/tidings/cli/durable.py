@@ -1,4 +1,4 @@
-"""`tidings durable`: durable subscriptions, whosever they are, which collect messages until somebody ends them."""
+"""`tidings durable`: lists and removes durable subscriptions of all users."""
 
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ from tidings.cli.json_text import found_json
 from tidings.client import Client
 from tidings.node.clients.subscription_plan import durable_parts
 
-group = typer.Typer(no_args_is_help=True, help="Show and remove durable subscriptions, whosever they are.")
+group = typer.Typer(no_args_is_help=True, help="List and remove durable subscriptions of all users.")
 PAGE = 200
 
 
@@ -21,11 +21,11 @@ def register(app: typer.Typer) -> None:
 @connecting.connects()
 def list_durable(
     of: Annotated[str, typer.Option(help="Only those of this user.")] = "",
-    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     *,
     access: connecting.ClientAccess,
 ) -> None:
-    """Durable subscriptions by owner (user/client id) and name. It takes the right to manage all topics.
+    """Durable subscriptions by owner (user/client id) and name. Needs the right to manage all topics.
 
     Example: tidings durable list --of alice
     """
@@ -40,12 +40,12 @@ def list_durable(
 @group.command()
 @connecting.connects()
 def remove(
-    owner: Annotated[str, typer.Argument(help="Whose it is, as the list says.")],
-    name: Annotated[str, typer.Argument(help="What it is called.")],
+    owner: Annotated[str, typer.Argument(help="The owner, as the list shows it.")],
+    name: Annotated[str, typer.Argument(help="Its name.")],
     *,
     access: connecting.ClientAccess,
 ) -> None:
-    """End a durable subscription that nobody uses now, and drop what waits for it.
+    """Remove a durable subscription without a subscriber, and the messages that wait for it.
 
     Example: tidings durable remove alice/desk-7 audit
     """

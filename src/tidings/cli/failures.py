@@ -1,4 +1,4 @@
-"""How a failure looks: one clear line, and for a selector the place in its text."""
+"""Reports errors of commands: one line each, and for a selector the position in its text."""
 
 import sys
 
@@ -9,25 +9,25 @@ FAILED, USED_WRONGLY = 1, 2
 
 
 def report(error: Exception) -> int:
-    """Tell the user; returns the exit status. What is not an error of ours is raised again."""
+    """Print the error and return the exit status. Errors of unknown types are raised again."""
     match error:
         case ConfigError():
-            _tell(*error.problems)
+            _print(*error.problems)
             return USED_WRONGLY
         case TidingsError():
-            _tell(f"tidings: {error}")
+            _print(f"tidings: {error}")
             return USED_WRONGLY if isinstance(error, UsageError) else FAILED
         case ModuleNotFoundError() if (package := (error.name or "").partition(".")[0]) in EXTRA_OF:
             return report(missing(package))
         case OSError():
-            _tell(f"tidings: {error}")
+            _print(f"tidings: {error}")
             return FAILED
         case _:
             raise error
 
 
 def show_selector(text: str, error: TidingsError) -> SelectorError:
-    """The same error, with the text and a mark below the place.
+    """The same error, with the text and a mark below the position.
 
     >>> print(show_selector("price >", SelectorError("E_SELECTOR_SYNTAX", "expected a value", position=7)).reason)
     expected a value
@@ -40,6 +40,6 @@ def show_selector(text: str, error: TidingsError) -> SelectorError:
     return SelectorError(error.code, reason, position=error.position)
 
 
-def _tell(*lines: str) -> None:
+def _print(*lines: str) -> None:
     for line in lines:
         print(line, file=sys.stderr)  # noqa: T201

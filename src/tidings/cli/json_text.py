@@ -1,4 +1,4 @@
-"""JSON that other programs can read: it has no NaN and no infinity, which Python would write all the same."""
+"""Writes strictly valid JSON, without the NaN and infinities that Python would write."""
 
 import json
 import math
@@ -15,12 +15,12 @@ def strict_json(document: Any) -> str:
     try:
         return json.dumps(document, allow_nan=False)
     except ValueError:
-        reason = "the answer has a number beyond all floats: some number asked about is too large or too small"
+        reason = "the result exceeds the range of numbers; an argument is too large or too small"
         raise UsageError("E_JSON_NUMBER", reason) from None
 
 
 def found_json(document: Any, indent: int | None = None) -> str:
-    """Of what was measured, simulated or read, where a number that is none is a finding and must not cost the others.
+    """JSON of measured, simulated or read results, in which NaN and infinities become null.
 
     >>> found_json({"delivered": 3, "waiting_s": [0.5, float("nan")], "rate_max": float("inf")})
     '{"delivered": 3, "waiting_s": [0.5, null], "rate_max": null}'

@@ -1,4 +1,4 @@
-"""Messages as JSON lines. What `tidings sub --json` writes, `tidings pub --jsonl` reads.
+"""Messages as JSON lines: `tidings sub --json` writes them, `tidings pub --jsonl` reads them.
 
 JSON has neither bytes nor infinite numbers: as properties they are objects, {"base64": "/w=="} and {"float": "-inf"}.
 
@@ -30,7 +30,7 @@ from tidings.model.values import Value
 
 LINE_BYTES_MAX = 32 << 20
 CHUNK_BYTES = 64 << 10
-CHUNKS_MAX = 8  # read before they are asked for
+CHUNKS_MAX = 8  # read ahead
 _BASE64, _FLOAT = "base64", "float"
 _SOME_ID, _SOMEWHERE = MessageId(1, 1, 1 << 40, 0), Destination.parse("somewhere")
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}
@@ -38,7 +38,7 @@ _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
 @dataclass(frozen=True, slots=True)
 class JsonLine:
-    """What a line asks to be published."""
+    """One line of input: a message to be published."""
 
     destination: Destination | None = None
     properties: dict[str, Value] = field(default_factory=dict)
@@ -56,7 +56,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "type": (str,),
 }
 _KNOWN = {*_TYPES, "destination", "properties", "body", "body_encoding"}
-_IGNORED = {"id", "redelivered", "attempt"}  # written by `sub`, given anew when published
+_IGNORED = {"id", "redelivered", "attempt"}  # written by `sub`; assigned again when published
 
 
 def to_json(message: Message, attempt: int) -> str:
@@ -87,7 +87,7 @@ def from_json(text: str, number: int) -> JsonLine:
     try:
         read = json.loads(text)
         if not isinstance(read, dict):
-            raise UsageError("E_JSONL", "not an object")
+            raise UsageError("E_JSONL", "not a JSON object")
         return _line(read, number)
     except json.JSONDecodeError as error:
         raise UsageError("E_JSONL", f"line {number}: {error.msg}", position=error.pos) from None
@@ -114,13 +114,13 @@ async def json_lines(descriptor: int = 0) -> AsyncIterator[JsonLine]:
 
 
 async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """A thread waits for them, so that the connection stays alive meanwhile."""
+    """Chunks of the input, read by a thread, so that the connection stays alive meanwhile."""
     loop, chunks = asyncio.get_running_loop(), asyncio.Queue[bytes | OSError]()
     room, ended = threading.Semaphore(CHUNKS_MAX), threading.Event()
 
     def read() -> None:
         # Not through sys.stdin: its lock could not be taken from a thread that waits when the process ends.
-        with suppress(RuntimeError):  # the event loop is closed: nobody asks for more
+        with suppress(RuntimeError):  # the event loop is closed
             while room.acquire() and not ended.is_set():
                 try:
                     chunk: bytes | OSError = os.read(descriptor, CHUNK_BYTES)
@@ -134,7 +134,7 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
     try:
         while chunk := await chunks.get():
             if isinstance(chunk, OSError):
-                raise UsageError("E_INPUT", f"the input cannot be read: {chunk.strerror}")
+                raise UsageError("E_INPUT", f"cannot read the input: {chunk.strerror}")
             room.release()
             yield chunk
     finally:
@@ -152,13 +152,13 @@ def _decoded(line: bytes, number: int) -> str:
 def _line(read: dict[str, Any], number: int) -> JsonLine:
     for name in read:
         if name not in _KNOWN | _IGNORED:
-            raise UsageError("E_JSONL", f"{name!r} is unknown; there are: {', '.join(sorted(_KNOWN))}")
+            raise UsageError("E_JSONL", f"{name!r} is unknown; known names: {', '.join(sorted(_KNOWN))}")
     for name, types in _TYPES.items():
         if name in read and type(read[name]) not in types:
-            raise UsageError("E_JSONL", f"{name} is not {types[-1].__name__}")
+            raise UsageError("E_JSONL", f"{name} must be of type {types[-1].__name__}")
     properties, destination = read.get("properties", {}), read.get("destination")
     if not isinstance(properties, dict) or not isinstance(destination, str | None):
-        raise UsageError("E_JSONL", "properties is an object, destination is text")
+        raise UsageError("E_JSONL", "properties must be an object, destination a string")
     line = JsonLine(
         None if destination is None else Destination.parse(destination),
         {name: _value(name, value) for name, value in properties.items()},
@@ -166,18 +166,18 @@ def _line(read: dict[str, Any], number: int) -> JsonLine:
         {name: read[name] for name in _TYPES if name in read},
         number,
     )
-    # What a message cannot have is found here, before lines that follow are sent.
+    # Refuses invalid messages here, before later lines are sent.
     compose(_SOME_ID, line.destination or _SOMEWHERE, line.properties, line.body, **line.fields)
     return line
 
 
 def _body(body: object, encoding: object) -> bytes:
     if not isinstance(body, str) or encoding not in ("", _BASE64):
-        raise UsageError("E_JSONL", 'body is text; body_encoding, if given, is "base64"')
+        raise UsageError("E_JSONL", 'body must be a string; body_encoding, if present, must be "base64"')
     try:
         return base64.b64decode(body, validate=True) if encoding else body.encode()
     except binascii.Error:
-        raise UsageError("E_JSONL", "body is not base64") from None
+        raise UsageError("E_JSONL", "body is not valid base64") from None
 
 
 def _value(name: str, value: Any) -> Value:
@@ -188,7 +188,7 @@ def _value(name: str, value: Any) -> Value:
     if isinstance(value, bool | int | float | str):
         return value
     raise UsageError(
-        "E_JSONL", f'property {name!r} is neither text, number, boolean, {{"base64": …}} nor {{"float": …}}'
+        "E_JSONL", f'property {name!r} must be a string, number, boolean, {{"base64": …}} or {{"float": …}}'
     )
 
 

@@ -1,4 +1,4 @@
-"""`tidings net`: a whole network of brokers on this machine."""
+"""`tidings net`: runs a network of brokers on this machine."""
 
 import time
 from enum import Enum
@@ -22,10 +22,10 @@ from tidings.routing.registry import SCHEMES
 from tidings.text_files import read_text
 
 FOLDER = Path("out/net")
-SIZE_MAX = 10_000  # brokers of a topology; beyond it they would fit into no machine's memory
-FULL_MAX = 1_000  # where all are linked with all
-Folder = Annotated[Path, typer.Option("--folder", help="Where stores, logs and the rest of the network live.")]
-app = typer.Typer(no_args_is_help=True, help="A whole network of brokers on this machine, from one topology file.")
+SIZE_MAX = 10_000  # brokers of a topology: more do not fit into the memory of one machine
+FULL_MAX = 1_000  # of a full mesh
+Folder = Annotated[Path, typer.Option("--folder", help="The folder of the network: stores, logs, configuration.")]
+app = typer.Typer(no_args_is_help=True, help="Run a network of brokers on this machine, from one topology file.")
 app.add_typer(real_network.app, name="experiment")
 
 
@@ -49,19 +49,21 @@ def register(to: typer.Typer) -> None:
 
 @app.command()
 def start(
-    topology: Annotated[Path, typer.Argument(help="A topology in TOML; `tidings net generate` makes one.")],
+    topology: Annotated[Path, typer.Argument(help="A topology in TOML, as `tidings net generate` writes it.")],
     folder: Folder = FOLDER,
-    port: Annotated[int, typer.Option(help="Of the first broker; the others, links and statuses follow.")] = 7400,
+    port: Annotated[int, typer.Option(help="Port of the first broker; the other ports follow it.")] = 7400,
     routing: Annotated[str, typer.Option(help=f"The scheme: {', '.join(SCHEMES)}.")] = "bdrp",
-    policy: Annotated[str, typer.Option(help="Of covering: none, active, lazy, packing or selective.")] = "selective",
-    encoding: Annotated[str, typer.Option(help=f"How interests travel: {', '.join(ENCODINGS)}.")] = "graded",
-    delays: Annotated[bool, typer.Option(help="Hold back what links carry as long as the topology says.")] = False,
+    policy: Annotated[
+        str, typer.Option(help="Policy of covering: none, active, lazy, packing or selective.")
+    ] = "selective",
+    encoding: Annotated[str, typer.Option(help=f"Encoding of interests: {', '.join(ENCODINGS)}.")] = "graded",
+    delays: Annotated[bool, typer.Option(help="Delay links as the topology says.")] = False,
     namespaces: Annotated[
-        bool, typer.Option(help="Network namespaces, links of the topology's bandwidth (as root).")
+        bool, typer.Option(help="Use network namespaces and the topology's bandwidths (needs root).")
     ] = False,
-    wait: Annotated[float, typer.Option(help="Seconds to wait until all brokers know each other.")] = 20.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait until all brokers are connected.")] = 20.0,
 ) -> None:
-    """Start a network: one process a broker. Under hermes brokers make links of their own, whatever the topology says.
+    """Start a network, one process per broker. Under hermes brokers choose their own links, not those of the topology.
 
     Example: tidings net generate square+diagonal > square.toml && tidings net start square.toml
     """
@@ -74,19 +76,19 @@ def start(
         time.sleep(0.1)
     typer.echo(network.draw())
     if ended := network.ended():
-        name, said = next(iter(ended.items()))
-        raise TidingsError("E_NET_ENDED", f"broker {name} has ended ({said or 'it logged nothing'}); see {folder}")
+        name, last_line = next(iter(ended.items()))
+        raise TidingsError("E_NET_ENDED", f"broker {name} has ended ({last_line or 'it logged nothing'}); see {folder}")
     if wait and not network.settled():
-        raise TidingsError("E_NET_UNSETTLED", f"not all brokers know each other yet; see the logs in {folder}")
+        raise TidingsError("E_NET_UNSETTLED", f"the brokers are not all connected yet; see the logs in {folder}")
 
 
 @app.command()
 def show(
     folder: Folder = FOLDER,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: all that each broker sees.")] = False,
-    dot: Annotated[bool, typer.Option("--dot", help="The topology for graphviz.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON: the network status of each broker.")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="The topology for Graphviz.")] = False,
 ) -> None:
-    """Draw the network, and say how its brokers are.
+    """Draw the network with the state of its brokers.
 
     Example: tidings net show --json
     """
@@ -99,9 +101,9 @@ def show(
 
 @app.command()
 def stop(
-    name: Annotated[str, typer.Argument(help="One broker; all if left out.")] = "",
+    name: Annotated[str, typer.Argument(help="One broker; default: all.")] = "",
     folder: Folder = FOLDER,
-    kill: Annotated[bool, typer.Option("--kill", help="As a power failure would.")] = False,
+    kill: Annotated[bool, typer.Option("--kill", help="Kill it, as a power failure would.")] = False,
 ) -> None:
     """Stop the network, or one broker of it.
 
@@ -112,7 +114,7 @@ def stop(
 
 @app.command()
 def restart(name: Annotated[str, typer.Argument(help="The broker.")], folder: Folder = FOLDER) -> None:
-    """Start a broker again that was stopped.
+    """Start a stopped broker again.
 
     Example: tidings net restart 3
     """
@@ -122,11 +124,11 @@ def restart(name: Annotated[str, typer.Argument(help="The broker.")], folder: Fo
 @app.command()
 def generate(
     kind: Annotated[TopologyKind, typer.Argument(help="The shape.")],
-    size: Annotated[int, typer.Argument(help="How many brokers, where the shape leaves it open.")] = 4,
-    seed: Annotated[int, typer.Option(help="Of the random ones.")] = 1,
-    draw: Annotated[bool, typer.Option("--draw", help="A picture instead of TOML.")] = False,
+    size: Annotated[int, typer.Argument(help="Number of brokers, for shapes of variable size.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of random shapes.")] = 1,
+    draw: Annotated[bool, typer.Option("--draw", help="Draw it instead of writing TOML.")] = False,
 ) -> None:
-    """Make a topology.
+    """Generate a topology.
 
     Example: tidings net generate waxman 12 --seed 3 > topology.toml
     """
@@ -137,7 +139,7 @@ def generate(
 def make(kind: TopologyKind, size: int, rng: Random) -> Graph:
     most = FULL_MAX if kind is TopologyKind.FULL else SIZE_MAX
     if size > most:
-        raise UsageError("E_GRAPH_SIZE", f"{size} brokers are too many: {kind.value} has at most {most}")
+        raise UsageError("E_GRAPH_SIZE", f"{size} brokers are too many; {kind.value} has at most {most}")
     match kind:
         case TopologyKind.LINE:
             return shapes.line(size)

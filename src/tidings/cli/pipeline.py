@@ -1,4 +1,4 @@
-"""`tidings pipeline`: jobs on Spark over what brokers, lab and simulator have recorded."""
+"""`tidings pipeline`: runs Spark jobs over segments written by brokers, lab and simulator."""
 
 from dataclasses import asdict, replace
 from enum import StrEnum
@@ -22,22 +22,24 @@ def register(app: typer.Typer) -> None:
 
 
 def pipeline(
-    job: Annotated[Job, typer.Argument(help="What to do; `run`: all that have something to read.")],
+    job: Annotated[Job, typer.Argument(help="The job; `run`: all that have input.")],
     source: Annotated[str, typer.Option("--input", help="Folder or URI of the segments.")] = "",
     output: Annotated[str, typer.Option(help="Folder or URI of the tables.")] = "",
-    config: Annotated[Path | None, typer.Option(help="A file in TOML with all of this and more.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with these and more settings.")] = None,
     settings: Annotated[list[str], typer.Option("--set", help="A key of that file: trace.ids=…")] = _NO_PAIRS,
     master: Annotated[str, typer.Option(help="Spark's master; local[*] unless spark-submit says.")] = "",
     conf: Annotated[list[str], typer.Option(help="Spark's own settings: spark.…=value")] = _NO_PAIRS,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what would be read, computed, written.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="For little data: a JVM that starts faster.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what would be read, computed and written, and exit.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="For small data: a JVM that starts faster.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Tables, traces, models and figures from segments, on Spark.
+    """Compute tables, traces, models and figures from segments with Spark.
 
     Example: tidings pipeline run --input segments --output warehouse --master 'local[2]'
     """
-    try:  # only now: Spark is not needed, and may not be there, for anything else
+    try:  # imported here: Spark is an optional package
         from tidings.pipeline import jobs
         from tidings.pipeline.failures import plainly
         from tidings.pipeline.session import parse_conf

@@ -1,4 +1,4 @@
-"""`tidings pub`: publish from the command line, one message or a stream of them."""
+"""`tidings pub`: publishes one message or a stream of messages."""
 
 import asyncio
 import os
@@ -30,21 +30,25 @@ def register(app: typer.Typer) -> None:
 @connecting.connects()
 def pub(
     destination: Annotated[
-        str, typer.Argument(help="A topic, or queue:NAME; - with --jsonl: as each line says; nothing with --type.")
+        str, typer.Argument(help="A topic or queue:NAME; with --jsonl, - takes it from each line; none with --type.")
     ] = "",
-    type: Annotated[str, typer.Option(help="An event of this type, which is advertised meanwhile.")] = "",
+    type: Annotated[str, typer.Option(help="Publish an event of this type, and advertise the type meanwhile.")] = "",
     prop: Annotated[list[str] | None, typer.Option(help="A property, name=value; 'value' in quotes is text.")] = None,
     body: Annotated[str, typer.Option(help="The body, as text.")] = "",
-    stdin: Annotated[bool, typer.Option("--stdin", help="The body is what comes from the input.")] = False,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="A message for each line of the input, as JSON.")] = False,
-    persistent: Annotated[bool, typer.Option("--persistent", help="On the broker's disk when this returns.")] = False,
-    count: Annotated[int, typer.Option(min=1, help="So many times.")] = 1,
-    rate: Annotated[float, typer.Option(min=0, help="Messages a second; 0: as fast as it goes.")] = 0,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read the body from the input.")] = False,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Read messages from the input, one JSON object per line.")
+    ] = False,
+    persistent: Annotated[
+        bool, typer.Option("--persistent", help="Wait until the broker has stored it on disk.")
+    ] = False,
+    count: Annotated[int, typer.Option(min=1, help="Publish it this number of times.")] = 1,
+    rate: Annotated[float, typer.Option(min=0, help="Messages per second; 0: unlimited.")] = 0,
     ids: Annotated[bool, typer.Option("--ids", help="Print the id of each message, for tidings trace.")] = False,
     advertise: Annotated[
-        float, typer.Option(min=0, help="Advertise first, and wait so many seconds for interest (covering).")
+        float, typer.Option(min=0, help="Advertise first, and wait this time in seconds for interest (covering).")
     ] = 0,
-    stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Show the rate on the error output.")] = False,
     *,
     access: connecting.ClientAccess,
 ) -> None:
@@ -56,18 +60,18 @@ def pub(
 
     Example: tidings trace $(tidings pub ticks.xyz --prop price=50 --ids)
 
-    Lines of --jsonl are as tidings sub --json writes them. What JSON has no word for is an object there: bytes
-    {"base64": "/w=="}, infinite numbers {"float": "inf"} and {"float": "-inf"}. At a wrong line it ends; what came
-    before is published, and the error says how many messages that were.
+    Lines of --jsonl have the format of tidings sub --json. Values that JSON lacks are objects: bytes
+    {"base64": "/w=="}, infinite numbers {"float": "inf"} and {"float": "-inf"}. An invalid line ends the command; the
+    lines before it are published, and the error gives the number of published messages.
     """
     if type and destination:
-        raise UsageError("E_OPTIONS", "a destination or an event type, not both")
+        raise UsageError("E_OPTIONS", "give either a destination or --type, not both")
     if jsonl and (stdin or body or prop):
-        raise UsageError("E_OPTIONS", "--jsonl brings bodies and properties itself: leave --stdin, --body, --prop out")
+        raise UsageError("E_OPTIONS", "--jsonl provides bodies and properties; remove --stdin, --body and --prop")
     if (jsonl or stdin) and access.asks:
-        raise UsageError("E_OPTIONS", "the input brings messages: give the password by --password-file")
+        raise UsageError("E_OPTIONS", "the input is used for messages; give the password with --password-file")
     if stdin and body:
-        raise UsageError("E_OPTIONS", "the body comes from --body or from --stdin, not from both")
+        raise UsageError("E_OPTIONS", "give either --body or --stdin, not both")
     where = None if type or (jsonl and destination == "-") else Destination.parse(connecting.named(destination))
     properties = dict(parse_property(text) for text in prop or ())
     client = access.client(reconnect=False)
@@ -106,9 +110,9 @@ async def _publish(
 
 
 class Sending:
-    """Every message is confirmed; up to `WINDOW` of them are under way at a time.
+    """Publishes messages with confirmation, up to `WINDOW` of them at a time.
 
-    Whatever goes wrong, what was given before is sent all the same, and the error says how many messages that were.
+    If one fails, those before it are sent all the same, and the error gives the number of published messages.
     """
 
     def __init__(self, client: Client, persistent: bool, type: str, ids: bool, *, tell_count: bool) -> None:
@@ -140,7 +144,7 @@ class Sending:
             await self._confirmed()
 
     async def _rest(self, error: TidingsError | None) -> TidingsError | None:
-        """Wait for all that is under way; returns the first error."""
+        """Wait for all pending messages; returns the first error."""
         while self._under_way:
             try:
                 await self._confirmed()
@@ -157,7 +161,7 @@ class Sending:
             except BrokenPipeError:
                 self._ids = False
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                raise TidingsError("E_OUTPUT", "nobody reads the ids any more") from None
+                raise TidingsError("E_OUTPUT", "cannot write message ids: the output was closed") from None
 
     async def _send(self, line: JsonLine) -> Receipt:
         fields = {"persistent": self._persistent, **line.fields}
@@ -187,7 +191,7 @@ async def _addressed(
     async for line in lines:
         destination = where or line.destination
         if destination is None and not type:
-            raise UsageError("E_JSONL", f"line {line.number}: no destination; name one on the command line")
+            raise UsageError("E_JSONL", f"line {line.number}: no destination; give one on the command line")
         for _ in range(count):
             yield replace(line, destination=destination)
 
@@ -199,7 +203,7 @@ def parse_property(text: str) -> tuple[str, Value]:
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageError("E_PROPERTY", f"write name=value, not {text!r}")
+        raise UsageError("E_PROPERTY", f"{text!r} is not a property; write name=value")
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         return name, value[1:-1]
     if value in ("true", "false"):

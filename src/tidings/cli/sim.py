@@ -1,4 +1,4 @@
-"""`tidings sim`: networks of brokers in virtual time."""
+"""`tidings sim`: simulates networks of brokers in virtual time."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from tidings.cli.json_text import found_json
 from tidings.sim.scenario import Scenario
 from tidings.text_files import read_text
 
-app = typer.Typer(no_args_is_help=True, help="Networks of brokers in virtual time: the same machines, no sockets.")
+app = typer.Typer(no_args_is_help=True, help="Simulate networks of brokers in virtual time.")
 experiment = typer.Typer(help="Experiments of the papers.", no_args_is_help=True)
 experiment.command("hermes")(hermes_command)
 experiment.command("hierarchy")(hierarchy_command)
@@ -29,10 +29,10 @@ def register(to: typer.Typer) -> None:
 @app.command()
 def run(
     scenario: Annotated[Path, typer.Argument(help="A scenario in TOML.")],
-    seed: Annotated[int, typer.Option(help="The same seed, the same run.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Only the sums, for programs.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the run; the same seed repeats it.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the totals, as JSON.")] = False,
 ) -> None:
-    """Run a scenario and show what happens.
+    """Run a scenario and print its events.
 
     Example: tidings sim run scenario.toml --seed 7
     """

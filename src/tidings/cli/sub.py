@@ -1,4 +1,4 @@
-"""`tidings sub`: subscribe, and write what arrives."""
+"""`tidings sub`: subscribes and prints the messages that arrive."""
 
 import asyncio
 import os
@@ -27,24 +27,26 @@ def register(app: typer.Typer) -> None:
 def sub(
     destination: Annotated[
         str,
-        typer.Argument(help="A topic pattern such as ticks.>, or queue:NAME; with --type, if any, the selector."),
+        typer.Argument(help="A topic pattern such as ticks.>, or queue:NAME; with --type, optionally the selector."),
     ] = "",
-    type: Annotated[str, typer.Option(help="Instead of a destination: events of this type and its subtypes.")] = "",
-    selector: Annotated[str, typer.Option(help="Only messages for which this is true.")] = "",
-    durable: Annotated[str, typer.Option(help="The broker keeps messages under this name while you are away.")] = "",
-    shared: Annotated[str, typer.Option(help="Messages are divided among all who give this name.")] = "",
-    client_id: Annotated[str, typer.Option(help="Whose durable subscription it is.")] = "",
+    type: Annotated[str, typer.Option(help="Events of this type and its subtypes, instead of a destination.")] = "",
+    selector: Annotated[str, typer.Option(help="Only messages that match this selector.")] = "",
+    durable: Annotated[
+        str, typer.Option(help="A durable subscription of this name: the broker keeps messages meanwhile.")
+    ] = "",
+    shared: Annotated[str, typer.Option(help="Share the messages with all subscribers that use this name.")] = "",
+    client_id: Annotated[str, typer.Option(help="The client id, which owns durable subscriptions.")] = "",
     browse: Annotated[
-        bool, typer.Option("--browse", help="Show what waits in a queue, leave it there, and end.")
+        bool, typer.Option("--browse", help="Print the messages waiting in a queue without removing them, and exit.")
     ] = False,
-    count: Annotated[int, typer.Option(min=0, help="Stop after so many messages; 0: never.")] = 0,
-    timeout: Annotated[float, typer.Option(min=0, help="Stop after so many seconds without a message.")] = 0,
-    stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="A JSON object for each message.")] = False,
+    count: Annotated[int, typer.Option(min=0, help="Stop after this number of messages; 0: never.")] = 0,
+    timeout: Annotated[float, typer.Option(min=0, help="Stop after this time in seconds without a message.")] = 0,
+    stats: Annotated[bool, typer.Option("--stats", help="Show the rate on the error output.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object per message.")] = False,
     *,
     access: connecting.ClientAccess,
 ) -> None:
-    """Write messages as they arrive. Ends with status 1 if --count messages did not come before --timeout.
+    """Print messages as they arrive. Exits with status 1 if --timeout ends before --count messages arrived.
 
     Example: tidings sub 'ticks.>' --selector "price > 20" --json
 
@@ -54,7 +56,7 @@ def sub(
     """
     if type:
         if browse or (destination and selector):
-            raise UsageError("E_OPTIONS", "--type takes one selector, and only queues are browsed")
+            raise UsageError("E_OPTIONS", "--type takes one selector and cannot be combined with --browse")
         destination, selector = "", destination or selector
     else:
         DestinationPattern.parse(connecting.named(destination))
@@ -64,7 +66,7 @@ def sub(
         raise show_selector(selector, error) from None
     client = access.client(client_id=client_id)
     if browse and (durable or shared or timeout):
-        raise UsageError("E_OPTIONS", "--browse looks once: leave out --durable, --shared and --timeout")
+        raise UsageError("E_OPTIONS", "--browse cannot be combined with --durable, --shared and --timeout")
     options: dict[str, Any] = {"type": type, "selector": selector, "durable": durable, "shared": shared}
     rates = RatePrinter(stats, "received")
     try:
@@ -72,7 +74,7 @@ def sub(
             enough = connecting.run(_browse(client, destination, selector, count, json, rates))
         else:
             enough = connecting.run(_receive(client, destination, options, count, timeout, json, rates))
-    except BrokenPipeError:  # whoever reads our output has enough
+    except BrokenPipeError:  # the reader of the output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         enough = True
     rates.finish()

@@ -1,4 +1,4 @@
-"""`tidings trace`: where did this message go?"""
+"""`tidings trace`: shows the path of a message through the network."""
 
 from enum import Enum
 from pathlib import Path as FilePath
@@ -30,35 +30,37 @@ def register(app: typer.Typer) -> None:
 
 @connecting.connects()
 def trace(
-    message: Annotated[str, typer.Argument(help="Its id: 32 hexadecimal digits, with or without ID: before them.")],
-    everywhere: Annotated[bool, typer.Option("--everywhere", help="Ask brokers beside the route too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    dot: Annotated[bool, typer.Option("--dot", help="For graphviz.")] = False,
-    svg: Annotated[bool, typer.Option("--svg", help="A picture.")] = False,
-    output: Annotated[FilePath | None, typer.Option(help="Write it to this file.")] = None,
+    message: Annotated[
+        str, typer.Argument(help="The message id: 32 hexadecimal digits, with or without the prefix ID:.")
+    ],
+    everywhere: Annotated[bool, typer.Option("--everywhere", help="Ask brokers outside the route too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="Write Graphviz DOT.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="Write an SVG picture.")] = False,
+    output: Annotated[FilePath | None, typer.Option(help="The file to write to.")] = None,
     *,
     access: connecting.ClientAccess,
 ) -> None:
-    """Which brokers a message passed and who got it. Ends with status 1 if no broker that was asked has it.
+    """Show the brokers that a message passed and its receivers. Exits with status 1 if no broker knows the message.
 
-    Numbers in brackets: how probably the statement would be made of somebody the message did not reach.
+    Numbers in parentheses: the probability that the statement is a false positive.
 
     Example: tidings trace 0000000700000001019a3f62547b0000 --json
     """
-    wanted, form = MessageId.parse(message), _form(as_json, dot, svg)
+    identifier, form = MessageId.parse(message), _form(as_json, dot, svg)
     client = access.client(reconnect=False)
-    path = connecting.run(_trace(client, wanted, everywhere))
+    path = connecting.run(_trace(client, identifier, everywhere))
     show(path, form, output)
     raise typer.Exit(0 if any(not hop.opaque and _claims(path, hop) for hop in path.hops) else 1)
 
 
 def _form(as_json: bool, dot: bool, svg: bool) -> TraceForm:
     chosen = [
-        form for form, wanted in ((TraceForm.JSON, as_json), (TraceForm.DOT, dot), (TraceForm.SVG, svg)) if wanted
+        form for form, chosen in ((TraceForm.JSON, as_json), (TraceForm.DOT, dot), (TraceForm.SVG, svg)) if chosen
     ]
     if len(chosen) > 1:
         asked = " and ".join(f"--{form.value}" for form in chosen)
-        raise UsageError("E_TRACE_FORM", f"{asked} together: a trace is given in one form")
+        raise UsageError("E_TRACE_FORM", f"{asked} exclude each other; choose one")
     return chosen[0] if chosen else TraceForm.TREE
 
 
@@ -68,7 +70,7 @@ async def _trace(client: Client, message: MessageId, everywhere: bool) -> Path:
 
 
 def _claims(path: Path, hop: Hop) -> bool:
-    """The origin is always listed, whether it has the message or not."""
+    """True if the broker has the message: the origin is always listed."""
     return hop.broker != path.message.broker or path.confirmed
 
 
@@ -91,7 +93,7 @@ def show(path: Path, form: TraceForm, output: FilePath | None = None) -> None:
 
 
 def as_tree(path: Path) -> Group:
-    """What `to_text` says, for a terminal."""
+    """The path as a tree for a terminal, with the content of `to_text`."""
     trees: list[RenderableType] = [Text(line) for line in heading(path)]
     branches: dict[int, Tree] = {}
     for hop in path.hops:

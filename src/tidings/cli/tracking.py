@@ -1,4 +1,4 @@
-"""`tidings tracking`: what brokers have recorded, on disk."""
+"""`tidings tracking`: maintains tracking records on disk."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,7 @@ from tidings.segments.reader import segments
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Look after what brokers have recorded.")
+    group = typer.Typer(no_args_is_help=True, help="Maintain the tracking records of brokers.")
     group.callback()(_group)
     group.command("compact")(compact)
     app.add_typer(group, name="tracking")
@@ -27,11 +27,11 @@ def _group() -> None: ...
 
 
 def compact(
-    folder: Annotated[Path, typer.Argument(help="Where the broker keeps its records: data/tracking.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of the broker's records: data/tracking.")],
     capacity: Annotated[
-        int, typer.Option(min=0, help="n, as in [tracking]: ids a filter takes; 0: as many as the full ones have.")
+        int, typer.Option(min=0, help="n, as in [tracking]: ids per filter; 0: as many as full filters have.")
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Merge partly full filters and small segments; answers stay the same. The broker must not be running.
 
@@ -40,7 +40,7 @@ def compact(
     if not folder.is_dir():
         raise UsageError("E_FOLDER", f"{folder} is not a directory")
     if not (folder / LOCK).exists() and not any(segments(folder, HISTORIES)):  # no broker was ever here
-        raise UsageError("E_FOLDER", f"{folder} has no records of tracking; a broker keeps them in data/tracking")
+        raise UsageError("E_FOLDER", f"{folder} has no tracking records; a broker keeps them in data/tracking")
     done = compact_segments(folder, capacity)
     if as_json:
         typer.echo(found_json(asdict(done)))

@@ -1,4 +1,4 @@
-"""`tidings type`: event types, which say what attributes an event has, and whose subtypes it is one of."""
+"""`tidings type`: manages event types, which declare attributes and inherit from other types."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
@@ -15,7 +15,7 @@ from tidings.model.event_type_json import attributes_of, type_to_object
 T = TypeVar("T")
 group = typer.Typer(no_args_is_help=True, help="Add, remove and show event types.")
 Name = Annotated[str, typer.Argument(help="The type's name.")]
-Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def add(
     *,
     access: connecting.ClientAccess,
 ) -> None:
-    """Make an event type known.
+    """Add an event type.
 
     Example: tidings type add Sale buyer:string --parent Trade
     """
@@ -50,7 +50,7 @@ def remove(
     *,
     access: connecting.ClientAccess,
 ) -> None:
-    """Forget an event type that has no subtypes, no subscribers, and that nobody advertises.
+    """Remove an event type without subtypes, subscribers and advertisements.
 
     Example: tidings type remove Sale
     """
@@ -66,7 +66,7 @@ def list_types(
     *,
     access: connecting.ClientAccess,
 ) -> None:
-    """The event types that this broker knows of; in a network that need not be all.
+    """List the event types that this broker knows; other brokers of a network may know more.
 
     Example: tidings type list
     """
@@ -87,7 +87,7 @@ def show(
     *,
     access: connecting.ClientAccess,
 ) -> None:
-    """An event type with all its attributes, inherited ones first.
+    """Show an event type with all its attributes, inherited ones first.
 
     Example: tidings type show Sale --json
     """

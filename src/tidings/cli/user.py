@@ -1,4 +1,4 @@
-"""`tidings user`: who may log in. Edits the users file; a running broker reads it again on SIGHUP."""
+"""`tidings user`: edits the users file, which a running broker reloads on SIGHUP."""
 
 import sys
 from pathlib import Path
@@ -74,7 +74,9 @@ def remove(name: Name, file: File = None, config: Config = None) -> None:
     users.known(_load(path), name)
     users.edit(path, lambda now: now.without(name))
     typer.echo(f"removed {name} from {path}")
-    typer.echo(f"what {name} subscribed to durably goes on collecting: tidings durable list --of {name}", err=True)
+    typer.echo(
+        f"durable subscriptions of {name} continue to collect messages; see: tidings durable list --of {name}", err=True
+    )
 
 
 @group.command("list")
@@ -90,8 +92,8 @@ def list_users(file: File = None, config: Config = None) -> None:
 
 def _new_password() -> str:
     password = ask("New password: ")
-    if sys.stdin.isatty() and ask("Once more: ") != password:
+    if sys.stdin.isatty() and ask("Repeat password: ") != password:
         raise UsageError("E_PASSWORD", "the two passwords differ")
     if not password:
-        raise UsageError("E_PASSWORD", "a password must not be empty")
+        raise UsageError("E_PASSWORD", "the password is empty; give at least one character")
     return password

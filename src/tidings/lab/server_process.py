@@ -20,7 +20,7 @@ from tidings.broker.config.tracking import TrackingTable
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.server import Broker
 from tidings.broker.tracking_thread import TrackingOptions
-from tidings.broker.tuning.gc_tuning import search_seldom
+from tidings.broker.tuning.gc_tuning import collect_seldom
 from tidings.kernel.client_input import Pace
 from tidings.lab.servers import READS_FILE
 from tidings.node.protocol_session import ProtocolSession
@@ -54,7 +54,7 @@ SESSIONS: dict[str, Callable[[], ProtocolSession]] = {"native": NativeSession, "
 async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> None:
     broker = Broker(NodeSettings(), SqliteStore(data / "store.db"), tracking=tracking)
     await broker.start([])
-    search_seldom()
+    collect_seldom()
     port = await broker.listen(ListenerSettings(SESSIONS[protocol], port=0))
     end, loop, stamps = asyncio.Event(), asyncio.get_running_loop(), Stamps(broker.forwarder.received)
     loop.add_signal_handler(signal.SIGUSR1, lambda: _say(json.dumps(broker.forwarder.stats())))

@@ -25,7 +25,7 @@ from tidings.kernel.codec import (
 )
 from tidings.matching.matcher import Matches, check_id
 from tidings.model.predicate import Attributes, Predicate
-from tidings.model.selector.program import Code, Program
+from tidings.model.selector.program import Code, SelectorProgram
 
 DERIVED_BITS = {
     "@topic": DERIVED_DESTINATION,
@@ -39,11 +39,11 @@ DERIVED_BITS = {
 
 class ScanMatcher:
     def __init__(self) -> None:
-        self._predicates: dict[int, tuple[Predicate, Program | None]] = {}
+        self._predicates: dict[int, tuple[Predicate, SelectorProgram | None]] = {}
 
     def add(self, id: int, predicate: Predicate) -> None:
         check_id(id)
-        program = None if predicate.residual is None else Program(predicate.residual)
+        program = None if predicate.residual is None else SelectorProgram(predicate.residual)
         if id in self._predicates:
             raise UsageError("E_MATCHER_ID", f"id {id} is already in the matcher")
         self._predicates[id] = (predicate, program)
@@ -79,6 +79,6 @@ class ScanMatcher:
         return mask
 
 
-def program_names(program: Program) -> set[str]:
+def program_names(program: SelectorProgram) -> set[str]:
     """The attributes that a program reads."""
     return {str(operand) for code, operand in program.instructions if code is Code.ATTR}

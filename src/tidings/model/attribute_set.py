@@ -1,4 +1,4 @@
-"""What a conjunction allows one attribute to be: cuts, and tests that the strings among them must pass besides.
+"""The set of values that a conjunction allows one attribute: cuts, and tests that its strings must pass as well.
 
 Without tests everything here is exact. With tests `includes` may say no and `meets` may say yes where a closer look
 would not; never the other way round. Untyped text may be allowed where neither its string nor its number alone is:
@@ -50,7 +50,7 @@ class AttributeSet:
 
     @property
     def text(self) -> Readings:
-        """What untyped text may be."""
+        """The readings that are allowed to untyped text."""
         if self.readings is not None:
             return self.readings
         if not intersection(self.cuts, PRESENT):
@@ -114,7 +114,7 @@ def _settled(cuts: Cuts, tests: Iterable[TextTest]) -> tuple[Cuts, list[TextTest
 
 
 def common_prefix(low: Key, high: Key) -> str:
-    """What all strings of an interval begin with."""
+    """The common prefix of all strings of an interval."""
     text: str = low[1]
     if high[0] != low[0]:
         return ""
@@ -125,7 +125,7 @@ def common_prefix(low: Key, high: Key) -> str:
 
 
 def includes(f: AttributeSet, g: AttributeSet) -> bool:
-    """Whether every value of g is surely one of f."""
+    """Reports whether every value of g is surely one of f."""
     if not _typed_includes(f, g):
         return False
     if f.cuts == PRESENT and f.kind is None and f.readings is None:
@@ -147,7 +147,7 @@ def _typed_includes(f: AttributeSet, g: AttributeSet) -> bool:
 
 
 def _ensures(g: AttributeSet, test: TextTest) -> bool:
-    """Whether every string of g surely passes the test."""
+    """Reports whether every string of g surely passes the test."""
     if test in g.tests or any(implies(own, test) for own in g.tests[:TESTS_MAX]):
         return True
     return all(
@@ -157,12 +157,12 @@ def _ensures(g: AttributeSet, test: TextTest) -> bool:
 
 
 def _excluded(g: AttributeSet, low: Any, high: Any) -> bool:
-    """Whether g's tests keep out all of an interval of its cuts."""
+    """Reports whether g's tests keep out all of an interval of its cuts."""
     return not _settled((low, high), g.tests)[0]
 
 
 def meets(f: AttributeSet, g: AttributeSet) -> bool:
-    """Whether f and g may have a value in common."""
+    """Reports whether f and g may have a value in common."""
     return _typed_meets(f, g) or (not _speak_alike(f, g) and reading_meets(f.text, g.text))
 
 

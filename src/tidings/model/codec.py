@@ -48,7 +48,7 @@ class MessageFrame(NamedTuple):
 
 
 class EncodedDelivery(NamedTuple):
-    """What a broker tells a subscriber with each message."""
+    """A message with the fields a broker adds for its subscriber."""
 
     subscription: int
     delivery_count: int  # above 1: redelivered

@@ -66,7 +66,7 @@ class Constraint:
         check_name(self.name)
         operand = _check_operand(self.op, self.value)
         if self.negated and self.op in (Op.EXISTS, Op.MISSING):
-            raise UsageError("E_CONSTRAINT_NEGATED", f"{self.op.name} cannot be negated, use the other one")
+            raise UsageError("E_CONSTRAINT_NEGATED", f"{self.op.name} cannot be negated; use the opposite operator")
         values = operand if isinstance(operand, tuple) else () if operand is None else (operand,)
         key = tuple((int(kind(one)), one) for one in values)
         object.__setattr__(self, "value", operand)
@@ -87,7 +87,7 @@ class Constraint:
         return frozenset(Kind(kind) for kind, _ in self.key[3])
 
     def holds(self, value: Value | None) -> bool:
-        """Whether the constraint is true of this attribute value (None: the attribute is missing)."""
+        """Reports whether the constraint is true of this attribute value (None: the attribute is missing)."""
         if value is None:
             return self.op is Op.MISSING and not self.negated
         return self._holds(value) != self.negated
@@ -122,7 +122,7 @@ def check_name(name: str) -> str:
     """An attribute's name: 1 to 255 bytes of UTF-8."""
     check(name)
     if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
-        raise UsageError("E_NAME_LENGTH", f"an attribute name has 1 to {NAME_BYTES_MAX} bytes")
+        raise UsageError("E_NAME_LENGTH", f"an attribute name must have 1 to {NAME_BYTES_MAX} bytes")
     return name
 
 

@@ -1,4 +1,4 @@
-"""Does one filter cover another, can two match the same message: the questions of routing.
+"""Decides whether one filter covers another, and whether two filters can match the same message.
 
 `covers(f, g)`: every message that matches g matches f. `intersects(f, g)`: some message may match both. Both are
 sound: covers says yes, and intersects says no, only when it is so. They are exact between conjunctions of =, <>, <,
@@ -35,7 +35,7 @@ _ANYTHING = AttributeSet(ALL)
 
 
 def covers(f: Filter, g: Filter) -> bool:
-    """Whether every message that matches g surely matches f."""
+    """Reports whether every message that matches g surely matches f."""
     if isinstance(f, Conjunction) and isinstance(g, Conjunction):
         return conjunction_covers(f, g)
     wide, narrow = _predicate(f), _predicate(g)
@@ -45,7 +45,7 @@ def covers(f: Filter, g: Filter) -> bool:
 
 
 def intersects(f: Filter, g: Filter) -> bool:
-    """Whether some message may match both."""
+    """Reports whether some message may match both."""
     if isinstance(f, Conjunction) and isinstance(g, Conjunction):
         return conjunction_intersects(f, g)
     left, right = _predicate(f).conjunctions, _predicate(g).conjunctions
@@ -53,7 +53,7 @@ def intersects(f: Filter, g: Filter) -> bool:
 
 
 def satisfiable(f: Filter) -> bool:
-    """Whether some message may match."""
+    """Reports whether some message may match."""
     return any(one.normal.satisfiable for one in _predicate(f).conjunctions)
 
 
@@ -84,7 +84,7 @@ def conjunction_intersects(f: Conjunction, g: Conjunction) -> bool:
 
 
 def disjunction_covers(wide: tuple[Conjunction, ...], g: Conjunction) -> bool:
-    """Whether one of these conjunctions covers g, or several that stick out in the same single attribute do."""
+    """Reports whether one of these conjunctions covers g, or several that stick out in the same single attribute do."""
     if not g.normal.satisfiable or any(conjunction_covers(one, g) for one in wide):
         return True
     joined: dict[tuple[str, Kind | None], Cuts] = {}
@@ -99,7 +99,7 @@ def disjunction_covers(wide: tuple[Conjunction, ...], g: Conjunction) -> bool:
 
 
 def _reach(g: AttributeSet, kind: Kind | None) -> Cuts:
-    """What g allows, and what untyped text that it allows may read as in constraints of this kind."""
+    """The values that g allows, and the readings of allowed untyped text in constraints of this kind."""
     if kind is None or (g.readings is None and g.kind is kind):
         return g.cuts
     if not g.cuts:  # only untyped text: whether it has such a reading at all would be another question

@@ -35,7 +35,7 @@ _PATTERN_FAULT = re.compile(
 
 
 def name_fault(name: str) -> tuple[str, int, str] | None:
-    """What is wrong with a concrete destination's name: code, position, reason."""
+    """Checks a concrete destination's name; returns the code, position and reason of the first error."""
     return _find_fault(name, _FAULT)
 
 
@@ -135,7 +135,7 @@ class DestinationPattern(_Named):
 
     @staticmethod
     def of(constraint: Constraint) -> "DestinationPattern":
-        """Which pattern has this constraint.
+        """Returns the pattern that has this constraint.
 
         >>> str(DestinationPattern.of(DestinationPattern("a.>").constraint))
         'topic:a.>'

@@ -83,7 +83,7 @@ class TypeTree:
 
     def __getitem__(self, name: str) -> EventType:
         if name not in self._types:
-            raise EventTypeError("E_TYPE_UNKNOWN", f"there is no event type {name!r}")
+            raise EventTypeError("E_TYPE_UNKNOWN", f"unknown event type {name!r}")
         return self._types[name]
 
     def add(self, event_type: EventType) -> bool:
@@ -92,11 +92,16 @@ class TypeTree:
         if name in self._types:
             if self._types[name] == event_type:
                 return False
-            raise EventTypeError("E_TYPE_REDEFINED", f"event type {name!r} is defined differently already")
+            raise EventTypeError(
+                "E_TYPE_REDEFINED",
+                f"event type {name!r} is already defined with a different parent or other attributes",
+            )
         if parent == name:
             raise EventTypeError("E_TYPE_CYCLE", f"event type {name!r} is its own ancestor")
         if parent is not None and parent not in self._types:
-            raise EventTypeError("E_TYPE_PARENT", f"the parent {parent!r} of event type {name!r} is not known")
+            raise EventTypeError(
+                "E_TYPE_PARENT", f"unknown parent {parent!r} of event type {name!r}; define the parent first"
+            )
         inherited = self._inherited[parent] if parent is not None else {}
         for attribute, kind in event_type.attributes.items():
             if inherited.get(attribute, kind) != kind:
@@ -124,7 +129,9 @@ class TypeTree:
         """Forget a type; it must not have subtypes."""
         found = self[name]
         if children := self._children[name]:
-            raise EventTypeError("E_TYPE_SUBTYPES", f"event type {name!r} has subtypes, such as {min(children)!r}")
+            raise EventTypeError(
+                "E_TYPE_SUBTYPES", f"event type {name!r} has subtypes, such as {min(children)!r}; remove these first"
+            )
         del self._types[name], self._children[name], self._inherited[name]
         if found.parent is not None:
             self._children[found.parent].discard(name)
@@ -153,14 +160,14 @@ class TypeTree:
         return found
 
     def is_a(self, name: str, other: str) -> bool:
-        """Whether events of one type are events of the other: it is the same, or an ancestor."""
+        """Reports whether events of one type are events of the other: it is the same, or an ancestor."""
         self[other]
         return name == other or other in self.ancestors(name)
 
     def check(self, name: str, properties: Mapping[str, Value]) -> list[EventTypeError]:
         """Everything that is wrong with an event's properties; nothing: it may be published."""
         if name not in self._types:
-            return [EventTypeError("E_TYPE_UNKNOWN", f"there is no event type {name!r}")]
+            return [EventTypeError("E_TYPE_UNKNOWN", f"unknown event type {name!r}")]
         declared = self._inherited[name]
         problems = []
         for attribute, kind in declared.items():
@@ -192,7 +199,7 @@ def _fits(given: AttributeType | None, wanted: AttributeType) -> bool:
 def _parents_first(types: list[EventType]) -> Iterator[EventType]:
     waiting = {one.name: one for one in types}
     if wrong := [one.name for one in types if waiting[one.name] != one]:
-        raise EventTypeError("E_TYPE_REDEFINED", f"event type {wrong[0]!r} is defined twice and differently")
+        raise EventTypeError("E_TYPE_REDEFINED", f"event type {wrong[0]!r} is defined twice with different content")
     for one in types:
         chain: list[str] = []
         name: str | None = one.name

@@ -1,4 +1,4 @@
-"""Event types as JSON: what clients are told, and what the command line reads and writes.
+"""JSON form of event types, for clients and for the command line.
 
 >>> sale = EventType("Sale", "Trade", {"buyer": AttributeType.STRING})
 >>> types_to_json([sale])
@@ -30,7 +30,7 @@ def types_from_json(text: str) -> list[EventType]:
     except TidingsError:
         raise
     except (ValueError, KeyError, TypeError) as error:
-        raise EventTypeError("E_TYPE_JSON", f"no event types: {error}") from None
+        raise EventTypeError("E_TYPE_JSON", f"invalid JSON for event types: {error}") from None
 
 
 def attributes_of(kinds: dict[str, str]) -> dict[str, AttributeType]:
@@ -38,5 +38,5 @@ def attributes_of(kinds: dict[str, str]) -> dict[str, AttributeType]:
     for name, kind in kinds.items():
         if kind not in list(AttributeType):
             known = ", ".join(AttributeType)
-            raise EventTypeError("E_TYPE_ATTRIBUTE", f"attribute {name!r}: {kind!r} is none of {known}")
+            raise EventTypeError("E_TYPE_ATTRIBUTE", f"attribute {name!r}: unknown type {kind!r}; use one of {known}")
     return {name: AttributeType(kind) for name, kind in kinds.items()}

@@ -1,8 +1,8 @@
 """Events of a type are messages to a topic that names the type's ancestors, the root first, and then the type.
 
 So a subscription to a type is one to a pattern of topics, which takes in its subtypes, and everything that knows topics
-knows types: matching, routing, durable subscriptions, access rules. Nobody else may publish to such topics: the broker
-lets in only events that fit their type.
+knows types: matching, routing, durable subscriptions, access rules. Nothing else can be published to such topics: the
+broker accepts only events that fit their type.
 
 >>> topic_of(("Trade", "Sale")), pattern_of(("Trade",))
 ('@type.Trade.Sale.event', '@type.Trade.>')
@@ -42,7 +42,7 @@ def path_of(topic: str) -> Path:
 
 
 def is_event(message: bytes) -> bool:
-    """Whether an encoded message (docs/wire.md) is an event of a type."""
+    """Reports whether an encoded message (docs/wire.md) is an event of a type."""
     return message[DESTINATION : DESTINATION + len(ROOT)] == ROOT.encode() and not message[1] & QUEUE
 
 

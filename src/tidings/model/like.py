@@ -56,7 +56,7 @@ class Pattern:
 
     @property
     def plain(self) -> bool:
-        """Whether it can be spelt without an escape character."""
+        """Reports whether it can be spelt without an escape character."""
         return not any(one in SPECIAL for run in self.runs for one in run)
 
     @cached_property
@@ -74,7 +74,7 @@ class Pattern:
 
     @cached_property
     def _states(self) -> tuple[dict[str, int], int, int, int]:
-        """Which elements accept a character, which accept any, where `%` loops, and the number of elements."""
+        """Bit masks of the elements that accept a character, accept any, and loop (`%`); and the number of elements."""
         accepts: dict[str, int] = {}
         wild = loops = length = 0
         for number, run in enumerate(self.runs):

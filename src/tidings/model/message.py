@@ -1,4 +1,4 @@
-"""A message: a destination, header fields, typed properties, and a body nobody looks into.
+"""A message: a destination, header fields, typed properties, and an opaque body.
 
 >>> message = Message(Destination.parse("ticks.xyz"), {"price": 50}, b"...", priority=7)
 >>> attributes = message.attributes()
@@ -60,7 +60,7 @@ class Message:
         return {name: value for name, value in zip(HEADER_TYPES, values, strict=True) if value is not None}
 
     def attributes(self) -> dict[str, Value]:
-        """What a selector sees, and what routing sees besides (docs/wire.md)."""
+        """The attributes that selectors and routing see (docs/wire.md)."""
         seen: dict[str, Value] = {"JMSTimestamp": self.id.ms}
         seen.update(self.headers())
         seen.update(self.properties)
@@ -98,15 +98,15 @@ HEADER_TYPES: dict[str, type] = {
 def check_property_name(name: str) -> str:
     """A property's name: none that belongs to the header or to the routing."""
     if not isinstance(name, str):
-        raise UsageError("E_MESSAGE_NAME", "a property's name is text")
+        raise UsageError("E_MESSAGE_NAME", "a property's name must be a str")
     check_name(name)
     if reserved(name):
-        raise UsageError("E_MESSAGE_NAME", f"{name!r} is reserved: a property begins neither with '@' nor with 'JMS'")
+        raise UsageError("E_MESSAGE_NAME", f"{name!r} is reserved; property names must not begin with '@' or 'JMS'")
     return name
 
 
 def reserved(name: str) -> bool:
-    """Whether no property may have this name."""
+    """Reports whether no property may have this name."""
     return name.startswith("@") or (name.startswith("JMS") and not name.startswith("JMSX"))
 
 

@@ -1,4 +1,4 @@
-"""Message ids: who published, where, when; 16 bytes that sort by publisher, broker and time.
+"""Message ids: publisher, broker and time in 16 bytes that sort in this order.
 
     publisher u32 | broker u32 | milliseconds since 1970 u48 | counter u16        all big-endian
 
@@ -48,7 +48,7 @@ class MessageId:
     @classmethod
     def from_bytes(cls, data: bytes) -> "MessageId":
         if len(data) != SIZE:
-            raise UsageError("E_MESSAGE_ID_LENGTH", f"a message id has {SIZE} bytes, not {len(data)}")
+            raise UsageError("E_MESSAGE_ID_LENGTH", f"a message id must have {SIZE} bytes, not {len(data)}")
         publisher, broker, high, low, counter = _LAYOUT.unpack(data)
         return cls(publisher, broker, high << 32 | low, counter)
 
@@ -77,7 +77,7 @@ MessageId.NONE = MessageId(0, 0, 0, 0)
 
 
 class MessageIdSource:
-    """Strictly increasing ids of one publisher at one broker. Reads no clock: every call is told the time.
+    """Strictly increasing ids of one publisher at one broker. Reads no clock: each call takes the time as an argument.
 
     When the clock steps back, ids stay at the latest millisecond used and the counter runs on. The next δ from the
     broker, which makes up for the step, ends that.
@@ -108,7 +108,7 @@ class MessageIdSource:
         return following
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until `next` surely has an id: 0 if it has one now."""
+        """Milliseconds until `next` is certain to have an id; 0 if it has one now."""
         if not self._used or self._last.counter + 1 < _LIMITS["counter"]:
             return 0
         return max(0, self._last.ms + 1 - (now_ms + self.delta_ms))

@@ -30,7 +30,7 @@ PROGRAM_BYTES_MAX = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """What a conjunction means: a set of allowed values for each attribute it names."""
+    """The normal form of a conjunction: a set of allowed values for each attribute it names."""
 
     sets: Mapping[str, AttributeSet]
     satisfiable: bool
@@ -96,7 +96,7 @@ class Predicate:
         return Predicate([one.also(constraint) for one in self.conjunctions], self.residual)
 
     def matches(self, attributes: Attributes, evaluate: Evaluate | None = None) -> bool:
-        """Whether these attributes match. Without `evaluate` a residual program counts as true."""
+        """Reports whether these attributes match. Without `evaluate` a residual program counts as true."""
         if not any(one.matches(attributes) for one in self.conjunctions):
             return False
         return self.residual is None or evaluate is None or evaluate(self.residual, attributes) is True

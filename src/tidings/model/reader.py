@@ -1,4 +1,4 @@
-"""Primitives of the wire formats: varints, texts and values, with bounds checked before every read.
+"""Primitives of all wire and store formats: varints, texts and values, with bounds checked before every read.
 
 >>> Reader(value_of(300)).value(), varint(300)
 (300, b'\\xac\\x02')
@@ -14,18 +14,24 @@ from tidings.model.values import Untyped, Value, canonical, sort_key
 
 FALSE, TRUE, INT, FLOAT, STRING, BYTES, LIST, TEXT = range(8)
 VARINT_BYTES_MAX = 10
+U64_MAX = 2**64 - 1
 _DOUBLE = struct.Struct("<d")
 _SCALARS = (FALSE, TRUE, INT, FLOAT, STRING, BYTES)
 ATTRIBUTE = (*_SCALARS, TEXT)
 
 
-def varint(number: int) -> bytes:
-    """Unsigned LEB128."""
-    out = bytearray()
+def put_varint(out: bytearray, number: int) -> None:
+    """Append an unsigned LEB128."""
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
+
+
+def varint(number: int) -> bytes:
+    """Unsigned LEB128."""
+    out = bytearray()
+    put_varint(out, number)
     return bytes(out)
 
 
@@ -50,15 +56,20 @@ def list_of(values: Iterable[Value]) -> bytes:
 
 
 class Reader:
-    """Reads forward through `data[position:end]`; every fault is a CodecError at the offset docs/wire.md names."""
+    """Reads forward through `data[position:end]`; errors are CodecErrors at the offset that docs/wire.md specifies.
 
-    def __init__(self, data: bytes, position: int = 0, end: int | None = None) -> None:
+    `family` is the first part of their codes: CODEC for clients' formats, CONTROL for those between brokers.
+    """
+
+    def __init__(self, data: bytes, position: int = 0, end: int | None = None, family: str = "CODEC") -> None:
         self.data = data
         self.position = position
         self.end = len(data) if end is None else end
+        self.family = family
 
-    def fail(self, code: str, reason: str, position: int) -> NoReturn:
-        raise CodecError(f"E_CODEC_{code}", reason, position=position)
+    def fail(self, code: str, reason: str, position: int | None = None) -> NoReturn:
+        at = self.position if position is None else position
+        raise CodecError(f"E_{self.family}_{code}", reason, position=at)
 
     def demand(self, right: bool, code: str, reason: str, position: int) -> None:
         if not right:
@@ -76,6 +87,23 @@ class Reader:
         start, self.position = self.position, self.position + size
         return self.data[start : self.position]
 
+    def byte(self, what: str = "a byte") -> int:
+        at = self.position
+        if at >= self.end:
+            self.need(1, what)
+        self.position = at + 1
+        return self.data[at]
+
+    def counted(self, limit: int, what: str = "a field") -> bytes:
+        """Bytes after their number, which is at most `limit`."""
+        return self.take(self.varint(limit), what)
+
+    def count(self) -> int:
+        """The number of items that follow, each of at least one byte."""
+        count = self.varint()
+        self.need(count, f"a list of {count} items")
+        return count
+
     def text(self, size: int, what: str) -> str:
         start = self.position
         try:
@@ -90,15 +118,19 @@ class Reader:
         self.demand(size > 0, "NAME", "a name is empty", at)
         return self.text(size, "a name")
 
-    def varint(self) -> int:
+    def varint(self, limit: int = U64_MAX) -> int:
         start = self.position
+        if start < self.end and self.data[start] <= min(limit, 0x7F):  # most have one byte
+            self.position = start + 1
+            return self.data[start]
         number = 0
         for place in range(VARINT_BYTES_MAX):
-            byte = self.take(1, "a varint")[0]
+            byte = self.byte("a varint")
             number |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
-                if (byte == 0 and place) or number >> 64:
+                if (byte == 0 and place) or number > U64_MAX:
                     break
+                self.demand(number <= limit, "RANGE", f"{number} is above {limit}", start)
                 return number
         return self.fail("VARINT", "a varint is too long", start)
 

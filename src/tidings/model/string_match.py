@@ -76,7 +76,7 @@ def _elements(op: Op, text: str) -> Elements:
 
 
 def implies(a: TextTest, b: TextTest) -> bool:
-    """Whether every text that passes a surely passes b."""
+    """Reports whether every text that passes a surely passes b."""
     if a.constraint == b.constraint:
         return True
     if a.negated:
@@ -85,7 +85,7 @@ def implies(a: TextTest, b: TextTest) -> bool:
 
 
 def prefix_implies(prefix: str, b: TextTest) -> bool:
-    """Whether every text with this prefix surely passes b."""
+    """Reports whether every text with this prefix surely passes b."""
     return implies(_prefix_test(prefix), b)
 
 
@@ -103,20 +103,20 @@ def _plain_implies(a: TextTest, b: TextTest) -> bool:
 
 
 def disjoint(a: TextTest, b: TextTest) -> bool:
-    """Whether surely no text satisfies both, negations apart."""
+    """Reports whether surely no text satisfies both, negations apart."""
     if a.topic is not None and b.topic is not None and _topic_disjoint(a.topic, b.topic):
         return True
     return _heads_differ(a.elements, b.elements) or _heads_differ(a.elements[::-1], b.elements[::-1])
 
 
 def prefix_excluded(prefix: str, tests: Sequence[TextTest]) -> bool:
-    """Whether one of the tests surely keeps out every text with this prefix."""
+    """Reports whether one of the tests surely keeps out every text with this prefix."""
     start = _prefix_test(prefix)
     return any(_plain_implies(start, one) if one.negated else disjoint(start, one) for one in tests)
 
 
 def contradictory(tests: Sequence[TextTest]) -> bool:
-    """Whether surely no text passes all."""
+    """Reports whether surely no text passes all."""
     plain = [one for one in tests if not one.negated]
     for number, one in enumerate(plain):
         if any(disjoint(one, other) for other in plain[:number]):

@@ -1,8 +1,8 @@
 """The tables that brokers, clients, lab and simulator append to and the pipeline reads: their columns and types.
 
-Plain descriptions: who writes Parquet (`tidings.segments`) and who reads it in Spark make their schemas of these. All
-numbers are signed, because Spark knows no others; all times are milliseconds since 1970. A table's version changes with
-any change of its columns; a reader refuses versions it does not know. docs/segments.md explains each table.
+Plain descriptions: the writers of Parquet (`tidings.segments`) and the readers in Spark derive their schemas from them.
+All numbers are signed, because Spark knows no others; all times are milliseconds since 1970. A table's version changes
+with any change of its columns; a reader refuses versions it does not know. docs/segments.md explains each table.
 
 >>> HISTORIES.version, [column.name for column in ATTACHMENTS.columns]
 (1, ['broker', 'incarnation', 'kind', 'peer', 'ms', 'attached'])

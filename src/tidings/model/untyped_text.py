@@ -1,8 +1,8 @@
-"""What a conjunction allows untyped text to be (values.py): a set of readings for each kind that it speaks of.
+"""The untyped text (values.py) that a conjunction allows: a set of readings for each kind that it names.
 
 A constraint with a number looks at the number that the text reads as, one with a string at the text itself. So untyped
 text is a point in several dimensions, one a kind, and a conjunction allows a box of them: for each kind the readings it
-allows, and whether having no reading of that kind will do (it does for `NOT x > 5`). Dimensions are taken as
+allows, and whether text without a reading of that kind is allowed (it is for `NOT x > 5`). Dimensions are taken as
 independent, which they are not: `'abc'` has no number. Where the text is one of few, a look at each makes that good.
 
 An IN over several kinds is no box, so it is kept as it is.
@@ -39,7 +39,7 @@ class Readings:
 
     @property
     def possible(self) -> bool:
-        """Whether some text may be allowed."""
+        """Reports whether some text may be allowed."""
         if not all(part.allowed or (part.none and part.kind is not Kind.STRING) for part in self.parts):
             return False
         if sum(not part.none for part in self.parts if part.kind is not Kind.STRING) > 1:
@@ -70,14 +70,14 @@ def region(kind: Kind) -> Cuts:
 
 
 def part_of(kind: Kind, cuts: Cuts) -> Reading:
-    """What constraints of one kind allow, given the values (of any kind) that they allow together."""
+    """The part that constraints of one kind allow, of the values (of any kind) that they allow together."""
     other = FLOORS[Kind.NUMBER if kind is Kind.BYTES else Kind.BYTES]
     readable = NOTHING if kind is Kind.BYTES else intersection(cuts, region(kind))
     return Reading(kind, readable, contains(cuts, other))
 
 
 def reading_includes(f: Readings, g: Readings) -> bool:
-    """Whether every text that g allows is surely allowed by f."""
+    """Reports whether every text that g allows is surely allowed by f."""
     if not g.possible:
         return True
     texts = g.texts()
@@ -96,7 +96,7 @@ def reading_includes(f: Readings, g: Readings) -> bool:
 
 
 def reading_meets(f: Readings, g: Readings) -> bool:
-    """Whether some text may be allowed by both."""
+    """Reports whether some text may be allowed by both."""
     joined = {part.kind: part for part in f.parts}
     for part in g.parts:
         own = joined.get(part.kind, part)

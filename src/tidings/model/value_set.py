@@ -140,7 +140,7 @@ def _plain_cuts(constraint: Constraint) -> Cuts:
             return _joined((key_after(key), high))
         case Op.GE:
             return (key, high)
-    raise AssertionError(f"{constraint.op.name} is not a matter of cuts")
+    raise AssertionError(f"{constraint.op.name} has no set of cuts")
 
 
 def _joined(flat: Cuts) -> Cuts:
@@ -153,7 +153,7 @@ def contains(a: Cuts, key: Key) -> bool:
 
 
 def subset(a: Cuts, b: Cuts) -> bool:
-    """Whether every value of a is in b."""
+    """Reports whether every value of a is in b."""
     if len(a) == 2 == len(b):
         return b[0] <= a[0] and a[1] <= b[1]
     for i in range(0, len(a), 2):
@@ -164,7 +164,7 @@ def subset(a: Cuts, b: Cuts) -> bool:
 
 
 def overlap(a: Cuts, b: Cuts) -> bool:
-    """Whether some value is in both."""
+    """Reports whether some value is in both."""
     if len(a) == 2 == len(b):
         return a[0] < b[1] and b[0] < a[1]
     if len(a) > len(b):
@@ -228,5 +228,5 @@ def intervals(a: Cuts) -> list[tuple[Key, Key]]:
 
 
 def is_point(low: Key, high: Key) -> bool:
-    """Whether an interval holds one value only."""
+    """Reports whether an interval holds one value only."""
     return len(low) == 2 and key_after(low) == high

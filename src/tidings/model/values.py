@@ -5,8 +5,8 @@ selector; numbers compare by their exact mathematical value, so 1 = 1.0 while 2*
 Strings compare by code point, which is also the order of their UTF-8 bytes. NaN is not a value: messages refuse
 it, arithmetic that would produce it yields NULL.
 
-Text that came without a type (a STOMP header) is `Untyped`: a string to all who read it, but compared with a number or
-a boolean it is the one it reads as (docs/adr/0007).
+Text that came without a type (a STOMP header) is `Untyped`: a string to every reader, but compared with a number or
+a boolean it is the value it reads as (docs/adr/0007).
 
 >>> equal(1, 1.0), equal(True, 1), compare("a", "b"), compare("a", 1)
 (True, False, -1, None)
@@ -35,7 +35,7 @@ class Untyped(str):
 
 
 class Kind(IntEnum):
-    """What can be compared with what. The order of kinds completes the total order used for sorting."""
+    """Kinds of values; values are ordered only within a kind. The order of kinds completes the total order."""
 
     BOOL = 0
     NUMBER = 1
@@ -135,7 +135,7 @@ def check(value: object) -> Value:
             return bytes(value)
         case int():
             if not INT_MIN <= value <= INT_MAX:
-                raise UsageError("E_VALUE_RANGE", "an integer does not fit in 64 bits")
+                raise UsageError("E_VALUE_RANGE", "integer does not fit in 64 bits")
             return int(value)
         case float():
             if math.isnan(value):
@@ -148,4 +148,6 @@ def check(value: object) -> Value:
                 raise UsageError("E_VALUE_TEXT", "text holds a lone surrogate", position=error.start) from None
             return value if type(value) is Untyped else str.__str__(value)
         case _:
-            raise UsageError("E_VALUE_TYPE", f"{type(value).__name__} is not bool, int, float, str or bytes")
+            raise UsageError(
+                "E_VALUE_TYPE", f"a value must be bool, int, float, str or bytes, not {type(value).__name__}"
+            )

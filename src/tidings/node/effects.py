@@ -133,7 +133,7 @@ class CloseClient:
 
 
 NodeEffect: TypeAlias = Reply | Close | NotifyDropped | Persist | Load | Log | Track | Inquire
-LinkEffect: TypeAlias = fx.Dial | fx.Close | fx.SetTimer | fx.Authenticate | fx.Report
+LinkEffect: TypeAlias = fx.Dial | fx.CloseLink | fx.SetTimer | fx.Authenticate | fx.Report
 Effect: TypeAlias = (
     Persist
     | PersistNow

@@ -26,7 +26,7 @@ class ControlMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class LinkAccepted:
     """Another broker dialled this one."""
 
     connection: str
@@ -85,7 +85,7 @@ class Timer:
     name: str
 
 
-Input: TypeAlias = Accepted | Connected | Lost | Received | Authenticated | Denied | Carried | Timer
+Input: TypeAlias = LinkAccepted | Connected | Lost | Received | Authenticated | Denied | Carried | Timer
 
 # Effects: from a machine to its driver.
 
@@ -103,7 +103,7 @@ class Transmit:
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class CloseLink:
     """End the connection after what was transmitted on it."""
 
     connection: str
@@ -179,7 +179,7 @@ class PushBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseLink:
     """The queue has sunk to its low mark again."""
 
     peer: Router
@@ -188,7 +188,7 @@ class Release:
 LinkEffect: TypeAlias = (
     Dial
     | Transmit
-    | Close
+    | CloseLink
     | Authenticate
     | SetTimer
     | Report
@@ -198,5 +198,5 @@ LinkEffect: TypeAlias = (
     | LatencyChanged
     | Arrived
     | PushBack
-    | Release
+    | ReleaseLink
 )

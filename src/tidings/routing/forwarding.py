@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidings.errors import CodecError
-from tidings.routing.control.codec import ControlReader, put_varint
+from tidings.model.reader import Reader, put_varint
 from tidings.routing.effects import Router
 
 BROADCAST, BIT_SET, TAGGED = 1, 2, 4
@@ -130,13 +130,13 @@ def decode_forward(payload: bytes) -> Forward:
     size = int.from_bytes(payload[:4], "little")
     if len(payload) < 4 + size:
         raise CodecError("E_CODEC_TRUNCATED", "the data ends too early", position=len(payload))
-    reader, message = ControlReader(payload[4 : 4 + size]), payload[4 + size :]
+    reader, message = Reader(payload[4 : 4 + size], family="CONTROL"), payload[4 + size :]
     hops, flags = reader.byte(), reader.byte()
     tag = reader.varint(2**64 - 1) if flags & TAGGED else None
     if flags & BROADCAST:
         return Forward(hops, message, (), reader.varint(2**32 - 1), tag)
     if flags & BIT_SET:
-        first, bits = reader.varint(2**32 - 1), int.from_bytes(reader.take(ROUTERS_MAX // 8), "little")
+        first, bits = reader.varint(2**32 - 1), int.from_bytes(reader.counted(ROUTERS_MAX // 8), "little")
         return Forward(hops, message, tuple(first + i for i in range(bits.bit_length()) if bits >> i & 1), None, tag)
     routers: list[int] = []
     for _ in range(reader.count()):

@@ -143,7 +143,7 @@ class SimBroker:
                 if connection in self._links:
                     self.forwarder.feed_bytes(self._links[connection], data, self._now(now).wall_ms)
                 return self._finish(now, inputs.PlaneReady())
-            case fx.Accepted(connection=connection) | fx.Connected(connection=connection):
+            case fx.LinkAccepted(connection=connection) | fx.Connected(connection=connection):
                 number = self._links[connection] = self.forwarder.open()
                 return self._finish(now, inputs.LinkOpened(connection, number, isinstance(told, fx.Connected)))
             case fx.Lost(connection=connection):
@@ -309,7 +309,7 @@ class SimBroker:
                     raise AssertionError(f"a bug, which a real broker would survive:\n{fields['exception']}")
             case nfx.Inspection():
                 raise AssertionError("simulated clients inspect nothing")
-            case fx.Close(connection=connection):
+            case fx.CloseLink(connection=connection):
                 self._close_link(connection)
                 self._out.append(effect)
             case fx.Dial() | fx.SetTimer() | fx.Authenticate() | fx.Report():

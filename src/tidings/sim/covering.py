@@ -13,7 +13,13 @@ from tidings.overlay.effects import Router
 from tidings.overlay.pan.messages import PanTell
 from tidings.overlay.topology.graph import Graph, Node
 from tidings.routing.covering.machine import CoveringMachine
-from tidings.routing.covering.messages import CoveringMessage, Hand, Packed, Publication, Subscribe
+from tidings.routing.covering.messages import (
+    CoveringHandOver,
+    CoveringMessage,
+    CoveringPublication,
+    CoveringSubscribe,
+    Packed,
+)
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
 from tidings.routing.covering.tables import Hop
@@ -25,7 +31,7 @@ from tidings.sim.paths import direct
 from tidings.sim.service import ServiceModel, ServiceQueue
 
 Told = tuple[Hop, CoveringMessage]
-HandTo = Callable[[Router, Hand], None]
+HandTo = Callable[[Router, CoveringHandOver], None]
 
 
 class SimulatedCoveringBroker:
@@ -50,7 +56,7 @@ class _JitteryWire(PhysicalWire):
         return self.latency_ms * self._rng.uniform(0.5, 2.0)
 
 
-class CoveringNetwork(Adapter[CoveringMachine, Hand]):
+class CoveringNetwork(Adapter[CoveringMachine, CoveringHandOver]):
     def __init__(
         self,
         graph: Graph,
@@ -102,7 +108,7 @@ class CoveringNetwork(Adapter[CoveringMachine, Hand]):
     def _time_ms(self, router: Router, message: CoveringMessage) -> float:
         assert self.service is not None
         entries = len(self.brokers[router].machine.table)
-        if isinstance(message, Publication):
+        if isinstance(message, CoveringPublication):
             return self.service.publication(entries)
         return self.service.control(entries, len(message.changes) if isinstance(message, Packed) else 1)
 
@@ -116,7 +122,7 @@ class CoveringNetwork(Adapter[CoveringMachine, Hand]):
     # Messages.
 
     def _count(self, message: CoveringMessage, step: int) -> None:
-        if not isinstance(message, Publication):
+        if not isinstance(message, CoveringPublication):
             self.pending += step
             if self.pending == 0 and self.on_quiet is not None:
                 self.on_quiet()
@@ -130,11 +136,11 @@ class CoveringNetwork(Adapter[CoveringMachine, Hand]):
 
     def _serve(self, router: Router, source: Hop, message: CoveringMessage) -> None:
         broker = self.brokers[router]
-        if isinstance(message, Publication):
+        if isinstance(message, CoveringPublication):
             broker.publications += 1
         elif source is not None:
             first = message.changes[0] if isinstance(message, Packed) else message
-            if isinstance(first, Subscribe):
+            if isinstance(first, CoveringSubscribe):
                 broker.subscriptions += 1
             else:
                 broker.control += 1
@@ -153,14 +159,14 @@ class CoveringNetwork(Adapter[CoveringMachine, Hand]):
 
     def receive(
         self, now: float, machine: CoveringMachine, source: Router, parcel: CoveringMessage
-    ) -> Iterable[Send | Hand]:
+    ) -> Iterable[Send | CoveringHandOver]:
         self._arrive(machine.router, source, parcel)
         return ()
 
     def failed(self, source: Router, to: Router, parcel: CoveringMessage) -> None:
         self._count(parcel, -1)
 
-    def handle(self, machine: CoveringMachine, effect: Hand) -> None:
+    def handle(self, machine: CoveringMachine, effect: CoveringHandOver) -> None:
         if self.on_hand is not None:
             self.on_hand(machine.router, effect)
 

@@ -20,7 +20,7 @@ from tidings.sim.calendar import Calendar
 from tidings.sim.network import PhysicalNetwork
 from tidings.sim.streams import End, Streams
 
-DriverEffect: TypeAlias = fx.Transmit | fx.SetTimer | fx.Dial | fx.Close | fx.Authenticate
+DriverEffect: TypeAlias = fx.Transmit | fx.SetTimer | fx.Dial | fx.CloseLink | fx.Authenticate
 # Told of everything that happens: when, at which address, and a text, an input or an effect.
 Trace: TypeAlias = Callable[[float, str, object], None]
 
@@ -172,7 +172,7 @@ class Driver:
                 self._set_timer(process, name, at)
             case fx.Dial():
                 self._dial(process, effect)
-            case fx.Close(connection=connection, reason=reason):
+            case fx.CloseLink(connection=connection, reason=reason):
                 end = process.ends.pop(connection, None)
                 if end is not None:
                     self._note(process, f"closes {connection}: {reason}")
@@ -228,7 +228,7 @@ class Driver:
         process = self._alive(end)
         if process is not None:
             accepted = end.name.startswith("from:")
-            self.tell(process, fx.Accepted(end.name) if accepted else fx.Connected(end.name))
+            self.tell(process, fx.LinkAccepted(end.name) if accepted else fx.Connected(end.name))
 
     def _received(self, end: End, data: bytes) -> None:
         process = self._alive(end)

@@ -148,7 +148,7 @@ class Harness(Driver, Generic[M, E]):
             case fx.SetTimer():
                 if self._timers:
                     self._perform(process, effect)
-            case fx.Dial() | fx.Transmit() | fx.Close() | fx.Authenticate():
+            case fx.Dial() | fx.Transmit() | fx.CloseLink() | fx.Authenticate():
                 self._perform(process, effect)
             case fx.Arrived(peer=peer, message=message):
                 self._tell(process, self._adapter.receive, peer, message)
@@ -160,7 +160,7 @@ class Harness(Driver, Generic[M, E]):
             case fx.LinkDown(peer=peer):
                 self._note(process, effect)
                 self._tell(process, self._adapter.link_down, peer)
-            case fx.Report() | fx.NobodyThere() | fx.PushBack() | fx.Release():
+            case fx.Report() | fx.NobodyThere() | fx.PushBack() | fx.ReleaseLink():
                 self._note(process, effect)  # for operators and publishers, of which there are none
             case _:
                 assert_never(effect)

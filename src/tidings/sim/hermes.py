@@ -14,16 +14,16 @@ from tidings.overlay.pan.messages import Changed, Joined, Missed, PanAnswered, P
 from tidings.overlay.pan.messages import PanTell as PanTell
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.messages import (
-    Done,
     EchoEvent,
     Estate,
-    Hand,
     HermesEffect,
+    HermesHandOver,
     HermesMessage,
+    HermesPublication,
+    HermesSafe,
     InterestKind,
-    Publication,
     Request,
-    Safe,
+    RequestDone,
     Send,
     Settled,
     Tell,
@@ -39,7 +39,9 @@ SENT_AS = {
     InterestKind.TYPE: "subscriptions",
     InterestKind.FILTER: "subscriptions",
 }
-HermesOutcome: TypeAlias = Request | Hand | Done | Safe  # `HermesEffect` less what is carried out
+HermesOutcome: TypeAlias = (
+    Request | HermesHandOver | RequestDone | HermesSafe
+)  # `HermesEffect` less what is carried out
 
 
 class HermesNetwork(Adapter[Hermes, HermesOutcome]):
@@ -49,9 +51,9 @@ class HermesNetwork(Adapter[Hermes, HermesOutcome]):
         self.brokers = self.harness.machines  # those alive
         self.do = self.harness.do
         self.sent: Counter[str] = Counter()  # between brokers: advertisements, subscriptions, publications
-        self.on_hand: Callable[[Router, Hand], None] | None = None
-        self.on_publication: Callable[[Router, Router, Publication], None] | None = None
-        self.done: dict[int, Done] = {}
+        self.on_hand: Callable[[Router, HermesHandOver], None] | None = None
+        self.on_publication: Callable[[Router, Router, HermesPublication], None] | None = None
+        self.done: dict[int, RequestDone] = {}
         self.safe: set[bytes] = set()
         pan.on_effect = self._pan_effect
         for router in pan.nodes:
@@ -119,7 +121,7 @@ class HermesNetwork(Adapter[Hermes, HermesOutcome]):
         match message:
             case Tell(kind=kind):
                 self.sent[SENT_AS.get(kind, "flow")] += 1
-            case Publication():
+            case HermesPublication():
                 self.sent["publications"] += 1
                 if self.on_publication is not None:
                     self.on_publication(source, effect.neighbour, message)
@@ -131,16 +133,16 @@ class HermesNetwork(Adapter[Hermes, HermesOutcome]):
 
     def handle(self, machine: Hermes, effect: HermesOutcome) -> None:
         match effect:
-            case Hand(type=type, tag=tag):
+            case HermesHandOver(type=type, tag=tag):
                 if self.on_hand is not None:
                     self.on_hand(machine.router, effect)
                 if tag:
                     self.do(machine.router, machine.handed(self.calendar.now, type, tag))
             case Request(token=token, key=key, request=request):
                 self._request(machine.router, machine.router, token, key, request)
-            case Done(token=token):
+            case RequestDone(token=token):
                 self.done[token] = effect
-            case Safe(tag=tag):
+            case HermesSafe(tag=tag):
                 self.safe.add(tag)
             case _:
                 assert_never(effect)

@@ -23,7 +23,7 @@ from tidings.routing.control.flood import FloodOptions
 from tidings.routing.control.messages import FloodAck, FloodItem
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Router, Safe, Send
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
-from tidings.routing.unicast.link_state import LinkState, LinkStateOptions
+from tidings.routing.unicast.link_state import LinkStateOptions, LinkStateUnicast
 from tidings.sim.calendar import Calendar
 from tidings.sim.harness import Adapter, Carried, Harness, each_to_each
 from tidings.sim.unicast import RoutingOutcome
@@ -56,7 +56,7 @@ class Area:
 
     number: int  # of the area
     router: Router
-    unicast: LinkState
+    unicast: LinkStateUnicast
     scheme: Bdrp = field(init=False)
     border: Border | None = None
     dirty: bool = False
@@ -90,7 +90,7 @@ class Hierarchy(Adapter[Area, RoutingOutcome]):
         self._thinking: set[Router] = set()  # borders that have news to think about
         for number, graph in enumerate(layout.areas):
             for node in graph:
-                unicast = LinkState(int(node), 1, PATIENT, ONCE)
+                unicast = LinkStateUnicast(int(node), 1, PATIENT, ONCE)
                 place = self.places[number, int(node)] = Area(number, int(node), unicast)
                 place.scheme = Bdrp(place.unicast.flood, self.encoding, place)
         self._join_borders()

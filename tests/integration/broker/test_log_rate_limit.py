@@ -30,7 +30,7 @@ def test_each_prefix_has_a_share_and_the_rest_is_one_line(caplog: pytest.LogCapt
     for number in range(100):
         lines.note(LOG, logging.INFO, "protocol error", f"10.0.0.{number}", error="x")
     lines.note(LOG, logging.INFO, "protocol error", "192.0.2.1", error="x")
-    lines.note(LOG, logging.INFO, "log-in refused", "10.0.0.1", code="E_LOGIN")
+    lines.note(LOG, logging.INFO, "login refused", "10.0.0.1", code="E_LOGIN")
     assert len(caplog.records) == LINES_MAX + 2
     lines.tick()
     assert summaries(caplog) == []

@@ -137,7 +137,7 @@ def test_reload_of_users_rules_and_certificates(tmp_path: Path) -> None:
         done = await asyncio.to_thread(broker.wait_for, "reloaded")
         assert (done["users"], done["connections_ended"], done["tls"]) == (2, 1, True)
         assert {one["key"] for one in broker.events("changed")} == {"access", "limits.connections_max"}
-        assert broker.events("a restart is needed for this change")[0]["key"] == "limits.mailboxes_max"
+        assert broker.events("change takes effect after a restart")[0]["key"] == "limits.mailboxes_max"
         await alice.publish("c.d", wait=True)
         with pytest.raises(SecurityError, match="E_FORBIDDEN"):
             await alice.publish("a.b", wait=True)
@@ -245,9 +245,9 @@ def test_a_second_signal_ends_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
     running = process.BrokerMain(StartupOptions(data=str(tmp_path)), SESSIONS, None, LAYERS, GATEWAYS)
-    running._asked_to_stop(signal.SIGTERM)
+    running._stop_requested(signal.SIGTERM)
     assert ended == []
-    running._asked_to_stop(signal.SIGTERM)
+    running._stop_requested(signal.SIGTERM)
     assert ended == [1]
 
 

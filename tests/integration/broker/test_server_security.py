@@ -432,7 +432,7 @@ def test_a_password_never_reaches_a_log(caplog: pytest.LogCaptureFixture) -> Non
     caplog.set_level("DEBUG")
     run(check())
     logged = " ".join(str(record.__dict__) for record in caplog.records)
-    assert "log-in refused" in logged
+    assert "login refused" in logged
     assert "hunter2" not in logged
     assert "password" not in logged
 

@@ -117,7 +117,7 @@ def test_a_store_that_goes_on_refusing_is_one_line_of_the_log(caplog: pytest.Log
     with caplog.at_level(logging.INFO, "tidings.broker"):
         run(check())
     told = [(record.levelname, record.getMessage()) for record in caplog.records if "store" in record.getMessage()]
-    assert told == [("ERROR", "the store refused a batch")] * 2 + [("INFO", "the store writes again")]
+    assert told == [("ERROR", "store refused a batch")] * 2 + [("INFO", "store writes again")]
 
 
 def test_what_is_written_on_a_full_disk_too_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -153,9 +153,9 @@ def test_a_full_store_that_nobody_tries_is_looked_at(trusted: bool, monkeypatch:
         with pytest.raises(StoreError) if trusted else nullcontext():
             await bench.write(TRUST + 1)
         await eventually(lambda: bench.store.looks > 2)
-        assert bench.writer.complaints.full
+        assert bench.writer.health.full
         bench.store.room = True
-        await eventually(lambda: bench.writer.complaints.error is None)
+        await eventually(lambda: bench.writer.health.error is None)
         await bench.writer.close()
 
     run(check())

@@ -148,7 +148,7 @@ def test_editing_users(tmp_path: Path, tidings: Command) -> None:
         (("sub",), 2, "tidings: E_DESTINATION_EMPTY: a destination is missing: name a topic, queue:NAME"),
         (("pub",), 2, "tidings: E_DESTINATION_EMPTY: a destination is missing: name a topic, queue:NAME"),
         (("pub", "a.*"), 2, "tidings: E_DESTINATION_WILDCARD at 2: '*' is a wildcard, in 'a.*'\n"),
-        (("pub", "a", "--prop", "x"), 2, "tidings: E_PROPERTY: write name=value, not 'x'\n"),
+        (("pub", "a", "--prop", "x"), 2, "tidings: E_PROPERTY: 'x' is not a property; write name=value\n"),
         (("pub", "a", "--stdin", "--jsonl"), 2, "tidings: E_OPTIONS: "),
         (("pub", "a", "--stdin", "--user", "u"), 2, "tidings: E_OPTIONS: the input brings messages"),
         (("pub", "a", "--url", "http://x"), 2, "tidings: E_URL: "),
@@ -187,8 +187,8 @@ def test_check_tells_every_problem_or_what_will_run(tidings: Command, tmp_path: 
     assert (status, output.splitlines()[-4:-2]) == (
         0,
         [
-            "network tidings (bdrp): links on 127.0.0.1 port 7301, others join it here",
-            "its number in the network: drawn at the first start",
+            "network tidings (bdrp): links on 127.0.0.1 port 7301, starts the network",
+            "broker id: chosen at the first start",
         ],
     )
     config.write_text(
@@ -197,7 +197,7 @@ def test_check_tells_every_problem_or_what_will_run(tidings: Command, tmp_path: 
     status, output, _ = tidings("broker", "--check", "--config", config)
     assert (status, output.splitlines()[-4:-2]) == (
         0,
-        ["network n (bdrp): links on 127.0.0.1 port 7301, joins by 10.0.0.5:1", "its number in the network: 3"],
+        ["network n (bdrp): links on 127.0.0.1 port 7301, joins at 10.0.0.5:1", "broker id: 3"],
     )
     assert list(tmp_path.iterdir()) == [config]  # a check leaves nothing behind
 
@@ -374,7 +374,7 @@ def test_lines_before_a_wrong_one_are_published_and_counted(tidings: Command) ->
         )
         assert tidings("sub", "queue:q", "--browse", *at)[1] == "queue:q\n" * 2
         errors = pub('{"destination": "queue:p"}', '{"body": "x"}')
-        assert errors.endswith("line 2: no destination; name one on the command line; 1 message was published\n")
+        assert errors.endswith("line 2: no destination; give one on the command line; 1 message was published\n")
         assert tidings("sub", "queue:p", "--browse", *at)[1] == "queue:p\n"
         lines = [json.dumps({"body": body * (17 << 20)}) for body in ("", "x", "")]
         large = spawn("pub", "queue:r", "--jsonl", *at, stdin=subprocess.PIPE)
@@ -393,7 +393,8 @@ def test_who_publishes_hears_that_nobody_reads_the_ids(tidings: Command) -> None
         errors = pub.stderr.read()
         pub.stderr.close()
         waiting = len(tidings("sub", "queue:q", "--browse", "--url", broker.url)[1].splitlines())
-        assert errors == f"tidings: E_OUTPUT: nobody reads the ids any more; {waiting} messages were published\n"
+        closed = "tidings: E_OUTPUT: cannot write message ids: the output was closed"
+        assert errors == f"{closed}; {waiting} messages were published\n"
 
 
 def test_version(tidings: Command) -> None:

@@ -110,7 +110,7 @@ def test_an_input_that_cannot_be_read_is_an_error() -> None:
         finally:
             os.close(sink)
 
-    with pytest.raises(UsageError, match="E_INPUT: the input cannot be read"):
+    with pytest.raises(UsageError, match="E_INPUT: cannot read the input"):
         asyncio.run(read())
 
 

@@ -273,9 +273,9 @@ def test_the_command(tmp_path: Path) -> None:
     [
         ("--model", b"\xff\xfe", "E_PLAN_FILE"),
         ("--batches", b"\xff\xfe", "E_PLAN_FILE"),
-        ("--model", b"[]", "E_LAB_JSON: .*other.xyz: not a stored model: it is no JSON object$"),
+        ("--model", b"[]", "E_LAB_JSON: .*other.xyz: not a stored model: it is not a JSON object$"),
         ("--model", b"{}", "E_LAB_JSON: .*other.xyz: not a stored model: it has no 'format'$"),
-        ("--batches", b"[1]", "E_LAB_JSON: .*other.xyz: not stored costs of batches: it is no JSON object$"),
+        ("--batches", b"[1]", "E_LAB_JSON: .*other.xyz: not stored costs of batches: it is not a JSON object$"),
         ("--grades", b"[" * 200_000, "E_PLAN_GRADES"),
         ("--grades", b"[Infinity]", "E_PLAN_GRADES"),
         ("--grades", b'{"3": 5}', "E_PLAN_GRADES: .*other.xyz is not a JSON list of counts$"),

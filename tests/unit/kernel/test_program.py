@@ -14,7 +14,7 @@ from tidings.model.reader import value_of
 from tidings.model.selector.operations import add, divide, multiply, subtract
 from tidings.model.selector.parser import parse
 from tidings.model.selector.program import Code, assemble
-from tidings.model.selector.program import Program as Reference
+from tidings.model.selector.program import SelectorProgram as Reference
 from tidings.model.values import INT_MAX, INT_MIN, Value
 from tidings.testing.contracts.program import check_program
 

@@ -6,7 +6,7 @@ import pytest
 from hardening.machines import covering as harness
 
 from tidings.routing.covering.lazy import Lazy
-from tidings.routing.covering.messages import Change, Prune, SubscriptionId, Unsubscribe
+from tidings.routing.covering.messages import Change, CoveringUnsubscribe, FilterId, Prune
 from tidings.routing.covering.policies import POLICIES
 from tidings.routing.covering.tables import CoveringTable, NeighbourTable
 
@@ -35,10 +35,14 @@ def test_a_run_is_the_same_every_time() -> None:
 
 def test_a_wrong_policy_is_found_and_the_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(
-        self: Lazy, border: NeighbourTable, table: CoveringTable, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+        self: Lazy,
+        border: NeighbourTable,
+        table: CoveringTable,
+        id: FilterId,
+        prunes: tuple[Prune, ...] | None,
     ) -> list[Change]:
         border.forget(id)
-        return [Unsubscribe(id, prunes)]  # and nothing in its place
+        return [CoveringUnsubscribe(id, prunes)]  # and nothing in its place
 
     monkeypatch.setattr(Lazy, "replace", forgetful)
     with pytest.raises(AssertionError) as caught:

@@ -34,8 +34,8 @@ class Echo:
                 return [fx.Transmit(connection, Pong(sent_us)), fx.Transmit("never heard of", Pong(1))]
             case fx.Received(connection=connection, message=Pong()):
                 return [
-                    fx.Close(connection, "thanks"),
-                    fx.Close(connection, "twice"),
+                    fx.CloseLink(connection, "thanks"),
+                    fx.CloseLink(connection, "twice"),
                     fx.Transmit(connection, LinkPing(1)),
                 ]
         return []
@@ -71,7 +71,7 @@ def test_effects_are_carried_out() -> None:
         (50, fx.Timer("tea")),  # moved, so once
     ]
     assert heard(driver, "2") == [
-        (10, fx.Accepted("from:1/1")),
+        (10, fx.LinkAccepted("from:1/1")),
         (30, fx.Received("from:1/1", LinkPing(7))),
         (50, fx.Timer("tea")),
         (50, fx.Lost("from:1/1", "thanks")),

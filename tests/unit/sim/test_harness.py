@@ -8,7 +8,7 @@ import pytest
 
 from tidings.overlay.effects import ControlMessage, Report, Router, SetTimer
 from tidings.routing.effects import HandOver, Send
-from tidings.routing.unicast.link_state import LinkState
+from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.sim.calendar import Calendar
 from tidings.sim.harness import Adapter, Harness, each_to_each
 from tidings.sim.unicast import UnicastAdapter
@@ -124,7 +124,7 @@ def test_an_effect_that_no_adapter_expects_is_not_swallowed() -> None:
     with pytest.raises(NotImplementedError):
         harness.do(1, [Reached(1)])
     with pytest.raises(AssertionError, match="HandOver"):
-        UnicastAdapter({}).handle(LinkState(1, 1), HandOver(b""))
+        UnicastAdapter({}).handle(LinkStateUnicast(1, 1), HandOver(b""))
 
 
 def test_a_clogged_wire_delays_and_does_not_lose() -> None:

@@ -12,7 +12,7 @@ from tidings.model.message import Message
 from tidings.overlay.pan import PanOptions
 from tidings.overlay.topology.space import plane
 from tidings.routing.hermes import HermesOptions
-from tidings.routing.hermes.messages import Hand, SubscriptionId
+from tidings.routing.hermes.messages import HermesHandOver, HermesSubscriptionId
 from tidings.sim.hermes import HermesNetwork
 from tidings.sim.pan import PanNetwork
 
@@ -58,7 +58,7 @@ def event(number: int) -> bytes:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_delivery_resumes_within_the_refresh_interval_after_the_rendezvous_node_crashed(seed: int) -> None:
     network = network_of(20, seed)
-    handed: list[Hand] = []
+    handed: list[HermesHandOver] = []
     network.on_hand = lambda router, hand: handed.append(hand)
     root = network.rendezvous("tick")
     hosts = [router for router in network.brokers if router != root]
@@ -66,7 +66,7 @@ def test_delivery_resumes_within_the_refresh_interval_after_the_rendezvous_node_
     network.do(hosts[0], network.brokers[hosts[0]].add_type(now, 1, TICK))
     wait(network, 1_000)
     network.do(hosts[0], network.brokers[hosts[0]].advertise(network.calendar.now, 2, "tick"))
-    ids = [SubscriptionId(router, 1) for router in hosts[1:]]
+    ids = [HermesSubscriptionId(router, 1) for router in hosts[1:]]
     for id in ids:
         network.do(id.router, network.brokers[id.router].subscribe(network.calendar.now, 3, id, "tick"))
     wait(network, 2_000)
@@ -82,7 +82,7 @@ def test_delivery_resumes_without_a_refresh_whichever_rendezvous_node_is_lost(lo
     """Events are of the subtype, subscriptions to both: who knew of the subtype is gone."""
     slow = HermesOptions(refresh_ms=600_000, lifetime_ms=2_100_000, settle_ms=9_000)
     network = network_of(14, seed, slow)
-    handed: list[Hand] = []
+    handed: list[HermesHandOver] = []
     network.on_hand = lambda router, hand: handed.append(hand)
     roots = {network.rendezvous("tick"), network.rendezvous("bond")}
     hosts = [router for router in network.brokers if router not in roots]
@@ -92,7 +92,7 @@ def test_delivery_resumes_without_a_refresh_whichever_rendezvous_node_is_lost(lo
     network.do(hosts[0], first.add_type(network.calendar.now, 2, EventType("bond", "tick", {})))
     wait(network, 1_000)
     network.do(hosts[0], first.advertise(network.calendar.now, 3, "bond"))
-    ids = [SubscriptionId(router, number) for router in hosts[1:] for number in (1, 2)]
+    ids = [HermesSubscriptionId(router, number) for router in hosts[1:] for number in (1, 2)]
     for id in ids:
         name = "tick" if id.number == 1 else "bond"
         network.do(id.router, network.brokers[id.router].subscribe(network.calendar.now, 4, id, name))
@@ -125,7 +125,7 @@ def test_an_event_goes_nowhere_near_brokers_that_have_no_part_in_it() -> None:
     network.do(publisher, network.brokers[publisher].add_type(network.calendar.now, 1, TICK))
     wait(network, 1_000)
     network.do(publisher, network.brokers[publisher].advertise(network.calendar.now, 2, "tick"))
-    id = SubscriptionId(subscriber, 1)
+    id = HermesSubscriptionId(subscriber, 1)
     network.do(subscriber, network.brokers[subscriber].subscribe(network.calendar.now, 3, id, "tick"))
     wait(network, 1_000)
     network.do(publisher, network.brokers[publisher].publish(network.calendar.now, "tick", event(1)))

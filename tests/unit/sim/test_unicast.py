@@ -14,7 +14,7 @@ from hardening.support.transcript import DASHES, play
 from tidings.errors import UsageError
 from tidings.overlay.topology.generate import barabasi_albert, ring
 from tidings.routing.control.messages import Topic
-from tidings.routing.unicast.link_state import LinkState
+from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.sim.faults import Crash, LoseHost, Restart
 from tidings.sim.harness import HarnessMember
 
@@ -105,7 +105,7 @@ def test_in_the_long_run_renewals_keep_the_living_and_the_vanished_are_forgotten
         driver.calendar.run(until=until)
         harness.check_unicast(driver, graph)
     for unicast in driver.machines.values():
-        if isinstance(unicast, LinkState):
+        if isinstance(unicast, LinkStateUnicast):
             assert set(unicast.flood.state(Topic.LINKS)) == {1, 2, 4}
         assert 3 not in unicast.reachable()
 

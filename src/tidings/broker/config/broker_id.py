@@ -1,7 +1,7 @@
-"""The number of a broker whose network arranges itself: unless `broker.id` says one it is drawn, once, and kept.
+"""Chooses and keeps the number of a broker in a self-arranging network, unless `broker.id` sets it.
 
-It is kept in the data directory, with the store, whose messages have it in their ids. Numbers of brokers must differ,
-and that of one must stay: others know it by that.
+The number is drawn at random once and kept in the data directory, with the store, whose messages have it in their ids.
+Numbers of brokers must differ, and that of one broker must not change: other brokers know it by its number.
 """
 
 import os
@@ -18,7 +18,7 @@ NUMBER_MAX = 0xFFFF_FFFF
 
 
 def numbered(configuration: Configuration) -> tuple[Configuration, bool]:
-    """With the broker's number, and whether that was drawn just now. Nothing is written: `keep` does that."""
+    """The configuration with the broker's number, and True if that was drawn just now. `keep` writes it."""
     broker, drawn = configuration.broker, False
     number = broker.number
     if not broker.id and configuration.network.overlay == "pan":
@@ -29,8 +29,8 @@ def numbered(configuration: Configuration) -> tuple[Configuration, bool]:
 
 
 def keep(data: Path, number: int) -> None:
-    """Durably and as a whole, before anybody hears of the number: after a power failure it is there or was never used.
-    Whoever calls holds the lock of the store."""
+    """Write the number durably and atomically before it is used: after a power failure it is there or was never used.
+    The caller holds the lock of the store."""
     path, new = data / FILE, data / f"{FILE}.new"
     try:
         with new.open("w") as file:
@@ -40,7 +40,7 @@ def keep(data: Path, number: int) -> None:
         new.replace(path)
         sync_directory(data)
     except OSError as error:
-        raise ConfigError([f"{path}: this broker's number cannot be written ({error.strerror})"]) from None
+        raise ConfigError([f"{path}: cannot write this broker's number ({error.strerror})"]) from None
 
 
 def _stored(path: Path) -> int | None:
@@ -49,8 +49,8 @@ def _stored(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: this broker's number cannot be read ({error})"]) from None
+        raise ConfigError([f"{path}: cannot read this broker's number ({error})"]) from None
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= NUMBER_MAX):
-        remedy = "put back what was there; without the file the broker draws another number"
-        raise ConfigError([f"{path}: this is not the number of a broker, 1 to {NUMBER_MAX}; {remedy}"])
+        remedy = "restore the file; without it the broker draws another number"
+        raise ConfigError([f"{path}: not a broker number from 1 to {NUMBER_MAX}; {remedy}"])
     return int(text)

@@ -1,4 +1,4 @@
-"""What differs between two configurations, and whether it can change while the broker runs."""
+"""Compares two configurations; marks the differences that take effect without a restart."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -9,7 +9,7 @@ from tidings.broker.config.toml_positions import Path
 
 
 def changes(old: Any, new: Any, path: Path = ()) -> Iterator[tuple[str, bool]]:
-    r"""Keys whose values differ, and whether the new value counts without a restart.
+    r"""Keys whose values differ, each with True if the new value takes effect without a restart.
 
     >>> from tidings.broker.config.load import parse
     >>> old, new = (parse(text, "") for text in ("", "[logging]\nlevel = 'debug'\n[metrics]\nport = 1"))
@@ -32,6 +32,6 @@ def changes(old: Any, new: Any, path: Path = ()) -> Iterator[tuple[str, bool]]:
 
 
 def _elements_reload(kind: Any) -> bool:
-    """Of a list of tables: whether all their keys can change."""
+    """True for a list of tables all of whose keys can change while the broker runs."""
     element = next(iter(get_args(kind)), None)
     return is_dataclass(element) and all(one.metadata["reload"] for one in fields(element))

@@ -1,4 +1,4 @@
-"""Writes the reference part of docs/configuration.md from the dataclasses, so that it cannot be wrong.
+"""Writes the reference part of docs/configuration.md from the dataclasses that the broker reads.
 
 python -m tidings.broker.config.docs docs/configuration.md
 """
@@ -69,7 +69,7 @@ def _sentence(text: str) -> str:
 
 
 def renewed(text: str) -> str:
-    """The document with its reference part written anew."""
+    """The document with its reference part replaced by the current one."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{reference()}\n{END}{after}"

@@ -1,4 +1,4 @@
-"""What `--join` and `--found` make of a configuration: a member of a network that arranges itself."""
+"""Applies `--join` and `--found` to a configuration: the broker becomes a member of a self-arranging network."""
 
 import ipaddress
 from dataclasses import replace
@@ -12,8 +12,9 @@ NETWORK = "tidings"
 
 
 def joining(configuration: Configuration, address: str, *, bare: bool, routing: str = "") -> Configuration:
-    """Join by this address; empty: begin a network. `routing`: its scheme, if not the configured one. `bare`: there is
-    no file, so ports must not be in each other's way, and on a loopback address peers need not prove who they are."""
+    """The configuration of a broker that joins at this address; empty: that begins a network. `routing`: the scheme, if
+    not the configured one. `bare`: there is no file, so ports must not collide, and on a loopback address peers need
+    no proof of identity."""
     network = replace(
         configuration.network, name=configuration.network.name or NETWORK, overlay="pan", join=_checked(address)
     )
@@ -25,7 +26,7 @@ def joining(configuration: Configuration, address: str, *, bare: bool, routing: 
     if not (network.secret_file or network.certificate or network.insecure):
         if not (_loopback(network.host) and (not address or _loopback(address.rpartition(":")[0]))):
             remedy = "write a [network] table with secret_file, or certificate and ca, into a configuration file"
-            raise ConfigError([f"--join: nothing proves who a peer is; {remedy}"])
+            raise ConfigError([f"--join: peers would not be authenticated; {remedy}"])
         network = replace(network, insecure=True)
     joined = replace(configuration, network=network)
     if problems := [str(problem) for problem in Checker(joined, PROTOCOLS).problems()]:

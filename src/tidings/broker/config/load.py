@@ -1,4 +1,4 @@
-"""Reads and checks the broker's configuration file; `config_tables` says what may be in it.
+"""Reads and checks the broker's configuration file; `tables` defines its keys.
 
 >>> Configuration().listeners[0].port
 7300
@@ -35,7 +35,7 @@ def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configur
 
 
 def load_users_file(path: Path | None) -> Path:
-    """The users file that a configuration names, whatever else is wrong with it."""
+    """The users file that a configuration names, even if other keys are wrong."""
     if path is None:
         return Configuration().users_file
     text, problems = _text(path), list[Problem]()
@@ -63,7 +63,7 @@ def _text(path: Path) -> str:
 
 
 def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
-    """Read and check a configuration's text; a ConfigError holds all that is wrong with it."""
+    """Read and check a configuration's text; a ConfigError lists every problem."""
     document = parse_toml(text, name)
     if isinstance(document.get("console"), bool):  # the short form of its table
         document["console"] = {"enabled": document["console"]}
@@ -80,7 +80,7 @@ def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Conf
 
 
 def _spoken(protocol: str) -> bool:
-    """Whether a broker that is not told to has a listener for it: AMQP needs an optional package."""
+    """True if a broker without configured listeners gets one for this protocol: AMQP needs an optional package."""
     return protocol != "amqp" or installed("proton")
 
 
@@ -98,7 +98,7 @@ def _with_ports(configuration: Configuration, document: dict[str, object]) -> Co
 
 
 def _with_console(configuration: Configuration, document: dict[str, object]) -> Configuration:
-    """A console that is not told where is where the metrics are."""
+    """Gives a console without its own address that of the metrics."""
     written, metrics = document.get("console"), configuration.metrics
     if not metrics.enabled or not isinstance(written, dict):
         return configuration
@@ -107,7 +107,7 @@ def _with_console(configuration: Configuration, document: dict[str, object]) -> 
 
 
 def parse_toml(text: str, name: str) -> dict[str, object]:
-    """Read TOML; what is wrong with it is said with its line."""
+    """Read TOML; a ConfigError names the line of a syntax error."""
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: a date that does not exist

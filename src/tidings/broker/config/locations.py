@@ -1,4 +1,4 @@
-"""Lines for what is found wrong only after the configuration was read: in the files it names, or for want of users.
+"""Adds file and line to problems found after the configuration was read: in the files it names, or for lack of users.
 
 Such problems begin with their key; the line is where the file sets it, or else where its table begins.
 
@@ -26,8 +26,8 @@ _KEY = re.compile(r"([a-z]+)(?:\.([a-z_]+))?(?=[:,] )")
 
 
 @contextmanager
-def telling_lines(file: pathlib.Path | None) -> Iterator[None]:
-    """What is found wrong inside is told with the line of the configuration that it is about."""
+def with_lines(file: pathlib.Path | None) -> Iterator[None]:
+    """Adds to each problem raised inside the line of the configuration that it concerns."""
     try:
         yield
     except ConfigError as error:
@@ -37,7 +37,7 @@ def telling_lines(file: pathlib.Path | None) -> Iterator[None]:
 
 
 def placed(problems: Sequence[str], name: str, text: str) -> list[str]:
-    """The problems, with name and line of the file, whose text was read without fault; others stay as they are."""
+    """The problems, with name and line of the file, whose text was read without error; others stay as they are."""
     hosts, lines = _reachable(parse_toml(text, name)), lines_of(text)
     return [_placed(problem, name, lines, hosts) for problem in problems]
 
@@ -62,7 +62,7 @@ def _is_key(table: str, key: str | None) -> bool:
 
 
 def _reachable(document: dict[str, Any]) -> Iterator[Path]:
-    """Where the listeners that other machines can reach are set, in the order in which they are told of."""
+    """Paths of the listeners that other machines can reach, in the order in which problems name them."""
     for number, table in enumerate(document.get("listeners", ())):
         if not is_loopback(table.get("host", ListenerTable().host)):
             yield "listeners", number, "host"

@@ -1,4 +1,4 @@
-"""The tables of a configuration file that make a broker a member of a network, and what the broker makes of them."""
+"""The configuration tables [network] and [[network.peers]], and the settings built from them."""
 
 import hashlib
 from dataclasses import dataclass
@@ -30,122 +30,135 @@ _NETWORK = NetworkSettings(router=1)
 
 @dataclass(frozen=True, slots=True)
 class PeerTable:
-    address: str = setting("", "host:port to dial; empty: the peer dials, and this table only says what is known of it")
-    router: int = setting(0, "its broker.id; 0: whoever answers", minimum=0, maximum=0xFFFF_FFFF)
+    address: str = setting("", "host:port to dial; empty: the peer dials, and this table only describes it")
+    router: int = setting(0, "its broker.id; 0: any broker that answers", minimum=0, maximum=0xFFFF_FFFF)
     certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>")
     delay_ms: float = setting(
         0.0,
-        "what is sent there is held back so long: to try out a far network on one machine",
+        "artificial delay of output to this peer, to try out a wide-area network on one machine",
         minimum=0,
         maximum=60_000,
     )
     bandwidth_bytes_s: int = setting(
-        0, "what the link can carry each way: the console shows its load as a share of that; 0: not known", minimum=0
+        0,
+        "bandwidth of the link in each direction; the console shows the load as a share of it; 0: not known",
+        minimum=0,
     )
-    cost: int = setting(0, "of the link, for routes; 0: its measured latency in 0.1 ms", minimum=0, maximum=COST_MAX)
+    cost: int = setting(
+        0, "cost of the link in routing; 0: its measured latency in units of 0.1 ms", minimum=0, maximum=COST_MAX
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkTable:
-    name: str = setting("", "the network that this broker belongs to; empty: it stands alone")
-    accept: bool = setting(True, "whether links come in here; otherwise this broker only dials")
-    host: str = setting("127.0.0.1", "the address where links come in")
-    port: int = setting(7301, "the port for links; 0: the system chooses", minimum=0, maximum=65535)
+    name: str = setting("", "the network that this broker belongs to; empty: none")
+    accept: bool = setting(True, "accept links from other brokers; false: this broker only dials")
+    host: str = setting("127.0.0.1", "the address on which links are accepted")
+    port: int = setting(7301, "the port for links; 0: chosen by the system", minimum=0, maximum=65535)
     secret_file: str = setting(
-        "", f"a file with the network's secret, {SECRET_BYTES_MIN} bytes or more: peers prove it"
+        "", f"a file with the network's shared secret, at least {SECRET_BYTES_MIN} bytes; peers prove that they know it"
     )
     certificate: str = setting(
         "",
-        "this broker's certificate for links (PEM): links use TLS, peers must show theirs; to begin or end that takes "
-        "a restart",
+        "this broker's certificate for links (PEM): links then use TLS and peers must present theirs; switching it on "
+        "or off takes a restart",
         reload=True,
         switch=True,
     )
-    key: str = setting("", "its private key, a PEM file; empty: it is in the certificate's file", reload=True)
-    ca: str = setting("", "who signs the certificates of brokers, a PEM file", reload=True, switch=True)
-    insecure: bool = setting(False, "without secret and certificates, let in everybody who can reach the port")
+    key: str = setting("", "its private key (PEM); empty: the key is in the certificate's file", reload=True)
+    ca: str = setting("", "the authority that signs brokers' certificates (PEM)", reload=True, switch=True)
+    insecure: bool = setting(False, "without secret and certificates: accept links from anyone that can reach the port")
     overlay: str = setting(
         "static",
-        "who decides on links: static: [[network.peers]]; pan: the brokers; the same everywhere",
+        "how links are chosen: static: by [[network.peers]]; pan: by the brokers themselves; the same on every broker",
         choices=OVERLAYS,
     )
-    join: str = setting("", "with pan: host:port where links of any broker of the network come in; empty: the first")
-    address: str = setting("", "with pan: host:port where others reach this broker; empty: host and port")
-    unicast: str = setting(_NETWORK.unicast, "how routes are found; the same everywhere", choices=UNICASTS)
-    routing: str = setting(_NETWORK.scheme, "the routing scheme; the same everywhere", choices=tuple(SCHEMES))
+    join: str = setting(
+        "", "with pan: host:port of the links of any broker of the network; empty: this is the first broker"
+    )
+    address: str = setting("", "with pan: host:port at which other brokers reach this one; empty: host and port")
+    unicast: str = setting(_NETWORK.unicast, "the unicast routing protocol; the same on every broker", choices=UNICASTS)
+    routing: str = setting(_NETWORK.scheme, "the routing scheme; the same on every broker", choices=tuple(SCHEMES))
     policy: str = setting(
-        _NETWORK.policy, "with covering: what becomes of covered subscriptions", choices=tuple(POLICIES)
+        _NETWORK.policy, "with covering: how covered subscriptions are handled", choices=tuple(POLICIES)
     )
     advertise: tuple[str, ...] = setting(
-        lambda: _NETWORK.advertise, "with covering: topics that clients here may publish to, as patterns"
+        lambda: _NETWORK.advertise, "with covering: topic patterns that clients of this broker may publish to"
     )
     merge: bool = setting(
-        _NETWORK.merge, "with covering: subscriptions of this broker that are one filter together travel as one"
+        _NETWORK.merge, "with covering: merge subscriptions of this broker whose union is a single filter"
     )
     refresh_ms: float = setting(
         _NETWORK.hermes.refresh_ms,
-        "with hermes: how often brokers say again what they want; the same everywhere",
+        "with hermes: interval at which brokers repeat their interests; the same on every broker",
         minimum=500,
         maximum=6e5,
     )
-    encoding: str = setting("graded", "how interests travel; the same everywhere", choices=ENCODINGS)
-    encoding_bits: int = setting(_ENCODING.bits, "of a vector, a multiple of 64", minimum=64, maximum=BITS_MAX)
-    encoding_hashes: int = setting(_ENCODING.hashes, "of an element in a vector", minimum=1, maximum=HASHES_MAX)
+    encoding: str = setting("graded", "encoding of interests; the same on every broker", choices=ENCODINGS)
+    encoding_bits: int = setting(_ENCODING.bits, "bits of a vector, a multiple of 64", minimum=64, maximum=BITS_MAX)
+    encoding_hashes: int = setting(
+        _ENCODING.hashes, "hash functions per element of a vector", minimum=1, maximum=HASHES_MAX
+    )
     encoding_pieces_max: int = setting(
-        GradedGrade().pieces_max, "of a range, with graded encodings", minimum=1, maximum=64
+        GradedGrade().pieces_max, "pieces of a range, with graded encodings", minimum=1, maximum=64
     )
     encoding_alternatives_max: int = setting(
         _ENCODING.alternatives_max,
-        "rows that one conjunction may become, such as for the values of IN; beyond that it says less",
+        "rows into which one conjunction is expanded, for example for the values of IN; beyond that it is widened",
         minimum=1,
         maximum=4096,
     )
     encoding_key_file: str = setting(
         "",
-        f"a file whose bytes, {SECRET_BYTES_MIN} or more, key the encoding: who has it not cannot read interests",
+        f"a file whose bytes, {SECRET_BYTES_MIN} or more, key the encoding: without it interests cannot be read",
     )
     relay_only: bool = setting(
-        False, "without the key of the others' encoding: forwards for them, its own clients reach nobody elsewhere"
+        False, "run without the encoding key: forwards for other brokers, but its own clients reach no other broker"
     )
     broadcast_above: int = setting(
         _NETWORK.broadcast_above,
-        "with more destinations a message is broadcast; 0: never",
+        "broadcast a message with more destinations than this; 0: never",
         minimum=0,
         maximum=65536,
     )
-    hops_max: int = setting(_NETWORK.hops_max, "links that a message may cross", minimum=1, maximum=255)
+    hops_max: int = setting(_NETWORK.hops_max, "maximum number of links that a message crosses", minimum=1, maximum=255)
     heartbeat_ms: float = setting(
         _LINK.heartbeat_ms,
-        "between two heartbeats; after six without an answer a link is down",
+        "interval between heartbeats; after six without an answer a link is down",
         minimum=10,
         maximum=6e5,
     )
-    redial_ms_max: float = setting(_LINK.backoff_max_ms, "the longest wait between two dials", minimum=10, maximum=6e5)
+    redial_ms_max: float = setting(
+        _LINK.backoff_max_ms, "maximum interval between two connection attempts", minimum=10, maximum=6e5
+    )
     gather_ms: float = setting(
         GATHER_MS,
-        "on a busy link messages wait at most so long for others to travel with; 0: not at all",
+        "maximum time that messages on a busy link wait to be sent together; 0: not at all",
         minimum=0,
         maximum=1000,
     )
     backlog_bytes_max: int = setting(
-        _NETWORK.backlog_bytes_max, "what waits for one link before publishers do", minimum=1 << 16, maximum=1 << 40
+        _NETWORK.backlog_bytes_max,
+        "bytes queued for one link before publishers are throttled",
+        minimum=1 << 16,
+        maximum=1 << 40,
     )
     window_bytes: int = setting(
         _NETWORK.window_bytes,
-        "persistent messages under way to one peer, not acknowledged",
+        "unacknowledged persistent messages in flight to one peer, in bytes",
         minimum=1 << 10,
         maximum=1 << 40,
     )
     coalesce_ms: float = setting(
-        _NETWORK.bdrp.coalesce_ms, "changes of interests within this time travel together", minimum=0, maximum=60_000
+        _NETWORK.bdrp.coalesce_ms, "changes of interests within this time are sent together", minimum=0, maximum=60_000
     )
     retain_ms: float = setting(
         _NETWORK.bdrp.retain_ms,
-        "how long a vanished broker is remembered; then the persistent messages that wait for it are dropped",
+        "how long an unreachable broker is remembered; after that, persistent messages waiting for it are dropped",
         minimum=0,
         maximum=1e10,
     )
-    peers: tuple[PeerTable, ...] = setting(tuple, "other brokers of the network, one table for each link")
+    peers: tuple[PeerTable, ...] = setting(tuple, "other brokers of the network, one table per link")
 
     def settings(self, router: int) -> NetworkSettings:
         beat = self.heartbeat_ms
@@ -203,16 +216,16 @@ class NetworkTable:
 
 
 def peers_of(table: NetworkTable, router: int) -> Peers | None:
-    """What the broker needs to join its network; None: it stands alone. A ConfigError names a file that will not do."""
+    """Settings of the broker's network; None: it has none. A ConfigError names a file that cannot be used."""
     return Peers(table.settings(router), table.links()) if table.name else None
 
 
 def _secret(key: str, name: str) -> bytes:
-    """What the file has, and that must not be guessed; empty without a file."""
+    """Content of a secret file, which must be long enough not to be guessed; empty without a file."""
     data = _content(key, name) if name else b""
     if name and (size := len(data.strip())) < SECRET_BYTES_MIN:
-        problem = f"{key}: {name} has {size} bytes; at least {SECRET_BYTES_MIN}"
-        raise ConfigError([f"{problem}: openssl rand -hex 32"])
+        problem = f"{key}: {name} has {size} bytes, fewer than {SECRET_BYTES_MIN}"
+        raise ConfigError([f"{problem}; make one with: openssl rand -hex 32"])
     return data
 
 
@@ -220,4 +233,4 @@ def _content(key: str, name: str) -> bytes:
     try:
         return Path(name).read_bytes()
     except OSError as error:
-        raise ConfigError([f"{key}: {name} cannot be read ({error.strerror}); name a file that can"]) from None
+        raise ConfigError([f"{key}: {name} cannot be read ({error.strerror}); give a readable file"]) from None

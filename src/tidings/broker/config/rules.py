@@ -1,4 +1,4 @@
-"""What a configuration must fulfil beyond the type and range of each key."""
+"""Checks a configuration beyond the type and range of each key: values that must fit together."""
 
 import ipaddress
 import re
@@ -31,7 +31,9 @@ class Checker:
         configuration = self._configuration
         yield from self._broker()
         if not configuration.listeners:
-            yield Problem(("listeners",), "nobody could connect", "leave it out, or add a [[listeners]] table")
+            yield Problem(
+                ("listeners",), "no listener: no client could connect", "remove the key, or add a [[listeners]] table"
+            )
         for number, listener in enumerate(configuration.listeners):
             yield from self._listener(number, listener)
         for number, types in enumerate(configuration.types):
@@ -56,39 +58,45 @@ class Checker:
         at = ("listeners", number)
         if listener.protocol not in self._protocols:
             offered = ", ".join(self._protocols)
-            yield Problem((*at, "protocol"), f"{listener.protocol!r} is not spoken here", f"there is: {offered}")
+            yield Problem(
+                (*at, "protocol"), f"{listener.protocol!r} is not a supported protocol", f"supported: {offered}"
+            )
         if listener.origins and listener.protocol != "websocket":
             yield Problem(
-                (*at, "origins"), "only web pages have an origin", 'leave it out, or say protocol = "websocket"'
+                (*at, "origins"),
+                "origins apply to WebSocket listeners only",
+                'remove the key, or set protocol = "websocket"',
             )
         for place, origin in enumerate(listener.origins):
             if not ORIGIN.fullmatch(origin):
                 remedy = 'give scheme and host, as in "https://example.org", or "*"'
-                yield Problem((*at, "origins", place), f"{origin!r} is not what a browser calls an origin", remedy)
+                yield Problem((*at, "origins", place), f"{origin!r} is not a web origin", remedy)
         if not listener.host:
-            yield Problem((*at, "host"), "it is empty", "give an address, 0.0.0.0 for all of this machine")
+            yield Problem((*at, "host"), "it is empty", "give an address; 0.0.0.0 listens on all interfaces")
         if listener.tls and not self._configuration.tls.certificate:
-            yield Problem((*at, "tls"), "there is no certificate", "set certificate and key in [tls]")
+            yield Problem((*at, "tls"), "TLS needs a certificate", "set certificate and key in [tls]")
         for other in self._configuration.listeners[:number]:
             if listener.port and (other.host, other.port) == (listener.host, listener.port):
-                yield Problem((*at, "port"), f"{listener.port} is taken by an earlier listener", "choose another one")
+                yield Problem(
+                    (*at, "port"), f"port {listener.port} is used by an earlier listener", "choose another port"
+                )
 
     def _tls(self) -> Iterator[Problem]:
         tls = self._configuration.tls
         if tls.key and not tls.certificate:
-            yield Problem(("tls", "key"), "a key without a certificate", "set certificate too")
+            yield Problem(("tls", "key"), "a key without a certificate", "set tls.certificate")
         if tls.require_client and not tls.client_ca:
-            yield Problem(("tls", "require_client"), "nothing to check certificates with", "set client_ca too")
+            yield Problem(("tls", "require_client"), "no authority to verify client certificates", "set client_ca")
 
     def _console(self) -> Iterator[Problem]:
         configuration = self._configuration
         plain = any(one.protocol == "native" and not one.tls for one in configuration.listeners)
         if configuration.console.enabled and not plain:
             remedy = "add one on loopback, or run `tidings console` with --tls-ca"
-            yield Problem(("console", "enabled"), "it needs a native listener without TLS", remedy)
+            yield Problem(("console", "enabled"), "the console needs a native listener without TLS", remedy)
 
     def _pages(self) -> Iterator[Problem]:
-        """Metrics and console may share a port, but with nobody else."""
+        """Metrics and console may share a port with each other, but with no other listener."""
         configuration, network = self._configuration, self._configuration.network
         taken = {(one.host, one.port): "a listener" for one in configuration.listeners}
         if network.name and network.accept:
@@ -96,12 +104,12 @@ class Checker:
         for name in ("metrics", "console"):
             table = getattr(configuration, name)
             if table.enabled and table.tls and not configuration.tls.certificate:
-                yield Problem((name, "tls"), "there is no certificate", "set certificate and key in [tls]")
+                yield Problem((name, "tls"), "TLS needs a certificate", "set certificate and key in [tls]")
             if table.enabled and table.port and (owner := taken.get((table.host, table.port))):
-                yield Problem((name, "port"), f"{table.port} is taken by {owner}", "choose another one")
+                yield Problem((name, "port"), f"port {table.port} is used by {owner}", "choose another port")
         metrics = configuration.metrics
         if metrics.enabled and configuration.pages_share_port and metrics.tls != configuration.console.tls:
-            reason = f"metrics and console share port {metrics.port}, one with TLS and one without"
+            reason = f"metrics and console share port {metrics.port}, but only one of them uses TLS"
             yield Problem(("metrics", "tls"), reason, "set tls in both, or choose another port")
 
     def _limits(self) -> Iterator[Problem]:
@@ -117,50 +125,64 @@ class Checker:
     def _tracking(self) -> Iterator[Problem]:
         table = self._configuration.tracking
         if table.bits % 64:
-            yield Problem(("tracking", "bits"), f"{table.bits} is not a multiple of 64", "choose one, such as 65536")
+            yield Problem(
+                ("tracking", "bits"), f"{table.bits} is not a multiple of 64", "choose one, for example 65536"
+            )
             return
         if table.bits_max < table.bits and table.bits_max != TrackingTable().bits_max:  # which gives way if not chosen
             reason = f"{table.bits_max} is below bits, {table.bits}"
-            yield Problem(("tracking", "bits_max"), reason, "raise it to at least that: filters only grow")
+            yield Problem(("tracking", "bits_max"), reason, "raise it to at least bits: filters only grow")
         if table.skew_between_brokers_ms < table.skew_ms + table.jitter_ms:
-            reason = "less than skew_ms and jitter_ms together: messages would be missed"
-            yield Problem(("tracking", "skew_between_brokers_ms"), reason, "raise it, or lower these")
+            reason = "less than the sum of skew_ms and jitter_ms: messages would be missed"
+            yield Problem(("tracking", "skew_between_brokers_ms"), reason, "raise it, or lower skew_ms or jitter_ms")
         judgement = table.judgement()
         if judgement is not None and judgement.problem and table.accuracy == "refuse":
-            yield Problem(("tracking",), judgement.problem, "ask tidings plan tracking for what would do")
+            yield Problem(("tracking",), judgement.problem, "compute fitting parameters with `tidings plan tracking`")
 
     def _pan(self, network: NetworkTable) -> Iterator[Problem]:
         if not network.accept:
-            yield Problem(("network", "accept"), "other brokers must reach this one", "take it out")
+            yield Problem(
+                ("network", "accept"), "with overlay pan, other brokers must reach this one", "remove accept = false"
+            )
         for key in ("join", "address"):
             if getattr(network, key) and not is_address(getattr(network, key)):
-                yield Problem(("network", key), "not host:port", "give it as in 10.0.0.5:7301")
+                yield Problem(("network", key), "not host:port", "write it as in 10.0.0.5:7301")
         if not network.address and network.host in ("0.0.0.0", "::"):
             yield Problem(
-                ("network", "address"), f"nobody reaches {network.host}", "say where others reach this broker"
+                ("network", "address"),
+                f"other brokers cannot connect to {network.host}",
+                "set the address at which they reach this broker",
             )
 
     def _network(self) -> Iterator[Problem]:
         network, broker = self._configuration.network, self._configuration.broker
         if not network.name:
             if network != NetworkTable():
-                yield Problem(("network",), "the network has no name", 'give it one: name = "…", the same everywhere')
+                yield Problem(("network",), "the network has no name", 'set name = "…", the same on every broker')
             return
         proof = network.secret_file or network.certificate
         if not (proof or network.insecure):
-            remedy = "set secret_file, or certificate and ca (insecure = true where nobody else can reach the port)"
-            yield Problem(("network",), "nothing proves who a peer is", remedy)
+            remedy = (
+                "configure a link secret (secret_file) or certificates (certificate and ca), or set insecure = true"
+            )
+            yield Problem(("network",), "peers would not be authenticated", remedy)
         if proof and network.insecure:
-            yield Problem(("network", "insecure"), "peers prove who they are already", "take it out")
+            yield Problem(
+                ("network", "insecure"),
+                "contradicts secret_file or certificate, which authenticate peers",
+                "remove insecure = true",
+            )
         if bool(network.certificate) != bool(network.ca) or (network.key and not network.certificate):
-            yield Problem(("network", "certificate"), "certificate and ca go together", "set both, or neither")
+            yield Problem(("network", "certificate"), "certificate and ca are needed together", "set both or neither")
         if network.overlay == "pan":
             yield from self._pan(network)
         elif network.join or network.address:
-            yield Problem(("network", "overlay"), "join and address are for pan", 'say overlay = "pan"')
+            yield Problem(("network", "overlay"), "join and address apply to overlay pan only", 'set overlay = "pan"')
         if network.encoding_bits % 64:
             yield Problem(
-                ("network", "encoding_bits"), f"{network.encoding_bits} bits make no words", "give a multiple of 64"
+                ("network", "encoding_bits"),
+                f"{network.encoding_bits} is not a multiple of 64",
+                "give a multiple of 64",
             )
         for number, pattern in enumerate(network.advertise):
             try:
@@ -169,14 +191,20 @@ class Checker:
                 yield Problem(("network", "advertise", number), error.reason, "give a pattern such as orders.>")
             else:
                 if queue:
-                    yield Problem(("network", "advertise", number), "queues do not travel", "give a topic pattern")
+                    yield Problem(
+                        ("network", "advertise", number),
+                        "queues are not advertised between brokers",
+                        "give a topic pattern",
+                    )
         if SCHEMES[network.routing].typed and network.overlay != "pan":
-            yield Problem(("network", "routing"), f"{network.routing} needs the overlay pan", 'say overlay = "pan"')
+            yield Problem(("network", "routing"), f"{network.routing} needs overlay pan", 'set overlay = "pan"')
         if SCHEMES[network.routing].needs_map and network.unicast != "link-state":
-            yield Problem(("network", "routing"), f"{network.routing} needs a map of the network", "use link-state")
+            yield Problem(
+                ("network", "routing"), f"{network.routing} needs link-state routing", 'set unicast = "link-state"'
+            )
         taken = {(listener.host, listener.port) for listener in self._configuration.listeners}
         if network.accept and network.port and (network.host, network.port) in taken:
-            yield Problem(("network", "port"), f"{network.port} is taken by a listener", "choose another one")
+            yield Problem(("network", "port"), f"port {network.port} is used by a listener", "choose another port")
         yield from _peers(network, broker.id or (0 if network.overlay == "pan" else broker.number))
 
     def _delivery(self) -> Iterator[Problem]:
@@ -189,7 +217,9 @@ class Checker:
             if not queue:
                 yield Problem(("delivery", "dead_letters"), "not a queue", "name a queue: queue:dead-letters")
         if not delivery.slow_policies:
-            yield Problem(("delivery", "slow_policies"), "nobody could subscribe", "name at least one")
+            yield Problem(
+                ("delivery", "slow_policies"), "without a policy, no client could subscribe", "name at least one"
+            )
 
 
 def _types(number: int, types: TypesTable) -> Iterator[Problem]:
@@ -207,11 +237,11 @@ def _types(number: int, types: TypesTable) -> Iterator[Problem]:
 def _access(number: int, rule: AccessTable) -> Iterator[Problem]:
     at = ("access", number)
     if bool(rule.user) == bool(rule.group):
-        yield Problem(at, "a rule is about a user or a group", 'set one of them: user = "name" or group = "name"')
+        yield Problem(at, "a rule names either a user or a group", 'set one of them: user = "name" or group = "name"')
     if not rule.operations:
-        yield Problem(at, "a rule without operations says nothing", 'set operations = ["publish", "subscribe"]')
+        yield Problem(at, "a rule without operations has no effect", 'set operations = ["publish", "subscribe"]')
     if rule.type and rule.destination:
-        yield Problem(at, "a rule is about destinations or about event types", "take out type or destination")
+        yield Problem(at, "a rule names either a destination or an event type", "remove type or destination")
     try:
         pattern_of_rule(rule)
     except TidingsError as error:
@@ -221,12 +251,12 @@ def _access(number: int, rule: AccessTable) -> Iterator[Problem]:
         yield from _type_rule(at, rule) if rule.type else ()
     only_types = set(rule.operations) & {"advertise", "define"}
     if rule.destination and only_types:
-        yield Problem((*at, "operations"), f"{min(only_types)} concerns event types", 'name one: type = "Trade"')
+        yield Problem((*at, "operations"), f"{min(only_types)} applies to event types only", 'name one: type = "Trade"')
     if not rule.selector:
         return
     if not rule.allow or not set(rule.operations) <= SELECTABLE:
-        remedy = "use it only with allow = true and the operations subscribe and browse"
-        yield Problem((*at, "selector"), "only what is received can be selected", remedy)
+        remedy = "use selector only with allow = true and the operations subscribe and browse"
+        yield Problem((*at, "selector"), "a selector restricts received messages only", remedy)
     try:
         Selector(rule.selector)
     except TidingsError as error:
@@ -243,10 +273,12 @@ def _type_rule(at: tuple[str | int, ...], rule: AccessTable) -> Iterator[Problem
         except TidingsError as error:
             yield Problem((*at, "type"), error.reason, "name types as in Trade.Sale, from the root on")
     if twice := {name for name in names if name != "*" and names.count(name) > 1}:
-        yield Problem((*at, "type"), f"no type is its own ancestor, as {min(twice)} here", "name each type once")
+        yield Problem(
+            (*at, "type"), f"{min(twice)} is named twice, but no type is its own ancestor", "name each type once"
+        )
     if "trace" in rule.operations:
         remedy = 'write a rule of its own with destination = ">"'
-        yield Problem((*at, "operations"), "messages are traced everywhere or nowhere", remedy)
+        yield Problem((*at, "operations"), "the right to trace cannot be limited to a type", remedy)
 
 
 def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:
@@ -257,16 +289,16 @@ def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:
         if peer.address and not is_address(peer.address):
             yield Problem((*at, "address"), f"{peer.address!r} is not host:port", 'write "10.0.0.2:7301"')
         if not (peer.address or peer.router):
-            yield Problem(at, "neither an address nor a broker's id", "give at least one of them")
+            yield Problem(at, "neither address nor router is set", "set at least one of them")
         if peer.router and peer.router == router:
-            yield Problem((*at, "router"), f"{router} is this broker itself", "name another one")
+            yield Problem((*at, "router"), f"{router} is this broker's own id", "name another broker")
         if peer.router and peer.router in seen:
-            yield Problem((*at, "router"), f"{peer.router} is named twice", "one table for each peer")
+            yield Problem((*at, "router"), f"{peer.router} is named twice", "write one table per peer")
         for key in ("cost", "delay_ms", "bandwidth_bytes_s"):
             if getattr(peer, key) and not peer.router:
-                yield Problem((*at, key), "it is not known whose link this is", "set router too")
+                yield Problem((*at, key), "it applies to a named peer only", "set router")
         if peer.certificate_name and not peer.router:
-            yield Problem((*at, "certificate_name"), "it is not known whose name this is", "set router too")
+            yield Problem((*at, "certificate_name"), "it applies to a named peer only", "set router")
         seen.add(peer.router)
 
 

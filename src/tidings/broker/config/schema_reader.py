@@ -1,16 +1,16 @@
-"""From a TOML document to frozen dataclasses: the dataclass *is* the schema, and the text of the documentation.
+"""Reads a TOML document into frozen dataclasses, which are the schema and the source of the documentation.
 
-A field made with `setting` carries its meaning and bounds. The reader knows nothing of brokers; it collects everything
-that is wrong, each with the path of the key, so that one run shows all mistakes of a file.
+A field made with `setting` carries its meaning and bounds. The reader is independent of brokers. It
+collects every problem with the path of its key, so that one run shows all mistakes of a file.
 
 >>> @dataclass(frozen=True)
-... class Door:
-...     port: int = setting(80, "where to knock", minimum=1, maximum=65535)
+... class Server:
+...     port: int = setting(80, "the port", minimum=1, maximum=65535)
 >>> problems = []
->>> read(Door, {"port": 70000, "prot": 1}, (), problems)
-Door(port=80)
+>>> read(Server, {"port": 70000, "prot": 1}, (), problems)
+Server(port=80)
 >>> for problem in problems: print(problem)
-prot: there is no such key; did you mean port?
+prot: unknown key; did you mean port?
 port: 70000 is out of range; give a number from 1 to 65535
 """
 
@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 from tidings.broker.config.toml_positions import Path
 
 T = TypeVar("T")
-_TYPES: dict[type, dict[str, Any]] = {}  # read once: it takes as long as all else
+_TYPES: dict[type, dict[str, Any]] = {}  # cached: reading them takes as long as all else
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text in quotes"}
 
 
@@ -55,8 +55,8 @@ def setting(
     reload: bool = False,
     switch: bool = False,
 ) -> Any:
-    """A field of a configuration table. `reload`: a change takes effect without a restart; `switch`: but not one from
-    nothing to something, or back."""
+    """A field of a configuration table. `reload`: a change takes effect without a restart; `switch`: except a change
+    from empty to set, or back."""
     metadata: dict[str, Any] = {"meaning": meaning, "minimum": minimum, "maximum": maximum, "choices": choices}
     metadata |= {"reload": reload, "switch": switch}
     if callable(default):
@@ -75,7 +75,7 @@ def default_of(one: Field[Any]) -> Any:
 
 
 def read(table: type[T], value: object, path: Path, problems: list[Problem]) -> T:
-    """An instance of the dataclass; what is missing or wrong has its default, what is wrong is in `problems`."""
+    """An instance of the dataclass; missing and wrong keys have their defaults, wrong ones are added to `problems`."""
     known = {one.name: one for one in fields(cast(Any, table))}
     if not isinstance(value, dict):
         problems.append(Problem(path, f"{_shown(value)} is not a table", f"write [{path_text(path)}] and its keys"))
@@ -83,8 +83,8 @@ def read(table: type[T], value: object, path: Path, problems: list[Problem]) -> 
     for name in value:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            remedy = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
-            problems.append(Problem((*path, name), "there is no such key", remedy))
+            remedy = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(known)}"
+            problems.append(Problem((*path, name), "unknown key", remedy))
     kinds = types_of(table)
     return table(
         **{
@@ -120,7 +120,7 @@ def _read_list(one: Field[Any], kind: Any, value: object, path: Path, problems: 
 
 
 def _fault(one: Field[Any], kind: type, value: object) -> tuple[str, str] | None:
-    """What is wrong with a plain value, and what to do."""
+    """Reason and remedy for a plain value that is not acceptable; None: it is."""
     low, high, choices = (one.metadata[what] for what in ("minimum", "maximum", "choices"))
     accepted: tuple[type, ...] = (int, float) if kind is float else (kind,)
     if type(value) not in accepted:
@@ -134,7 +134,7 @@ def _fault(one: Field[Any], kind: type, value: object) -> tuple[str, str] | None
     ):
         return f"{_shown(value)} is out of range", f"give {_range(kind, low, high, choices)}"
     if isinstance(value, str) and any(character < " " for character in value):
-        return "it holds a control character", "take it out"
+        return "it contains a control character", "remove it"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What may be set: one dataclass for each table of the configuration file, with defaults and meanings."""
+"""Configuration schema: one dataclass per table of the configuration file, with defaults and meanings."""
 
 import time
 from collections.abc import Iterable
@@ -38,36 +38,36 @@ _COUNT: dict[str, Any] = {"minimum": 1, "maximum": 1 << 31}
 
 @dataclass(frozen=True, slots=True)
 class BrokerTable:
-    name: str = setting("tidings", "what the broker calls itself to clients and in logs")
+    name: str = setting("tidings", "the broker's name, shown to clients and in logs")
     id: int = setting(
         0,
-        "its number, part of every message id; unique in a network; 0: it is 1, or, if overlay is pan, drawn at the "
-        "first start and kept in the data directory",
+        "the broker's number, part of every message id; unique in a network; 0: 1, or, with overlay pan, a random "
+        "number chosen at the first start and kept in the data directory",
         minimum=0,
         maximum=0xFFFF_FFFF,
     )
-    data: str = setting("tidings-data", "the directory of the store and of the users file; made if it is not there")
+    data: str = setting("tidings-data", "the directory of the store and of the users file; created if missing")
 
     @property
     def number(self) -> int:
-        """What the number is where none is drawn."""
+        """The number of a broker for which none is drawn at random."""
         return self.id or _SETTINGS.broker_id
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerTable:
-    protocol: str = setting("native", "which protocol is spoken there")
-    host: str = setting("127.0.0.1", "the address to listen on; other machines reach only one that is not loopback")
+    protocol: str = setting("native", "the protocol of the listener")
+    host: str = setting("127.0.0.1", "the address to listen on; other machines cannot reach a loopback address")
     port: int = setting(
         PORTS["native"],
-        "the port; 0: the system chooses; left out: the protocol's own "
-        "(stomp: 61613, websocket: 61614, amqp: 5672, mqtt: 1883)",
+        "the port; 0: chosen by the system; not set: the protocol's own (stomp: 61613, websocket: 61614, amqp: 5672, "
+        "mqtt: 1883)",
         minimum=0,
         maximum=65535,
     )
-    tls: bool = setting(False, "whether connections are encrypted, with the certificate of [tls]")
+    tls: bool = setting(False, "encrypt connections, with the certificate of [tls]")
     origins: tuple[str, ...] = setting(
-        tuple, 'websocket: web pages of which origins may connect, as in "https://example.org"; "*": of all'
+        tuple, 'websocket: origins of the web pages that may connect, as in "https://example.org"; "*": all'
     )
 
 
@@ -79,7 +79,9 @@ def default_listeners() -> tuple[ListenerTable, ...]:
 class TypesTable:
     destination: str = setting("", "a topic pattern, or queue:… (wildcards too)", reload=True)
     name: str = setting("", "the property's name", reload=True)
-    type: str = setting("string", "what it is; a message where it is not is refused", choices=TYPES, reload=True)
+    type: str = setting(
+        "string", "its type; a message whose property does not have it is refused", choices=TYPES, reload=True
+    )
 
 
 def type_rules(types: Iterable[TypesTable]) -> list[tuple[str, bool, str, int]]:
@@ -90,9 +92,7 @@ def type_rules(types: Iterable[TypesTable]) -> list[tuple[str, bool, str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class AmqpTable:
-    plain_address: str = setting(
-        "queue", "what an address is that says neither topic nor queue", choices=DESTINATION_KINDS
-    )
+    plain_address: str = setting("queue", "the kind of an address that does not name one", choices=DESTINATION_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,46 +100,50 @@ class UsersTable:
     file: str = setting(
         "", "the users file that `tidings user` edits; empty: users.toml in the data directory", reload=True
     )
-    allow_anonymous: bool = setting(False, "without users, listen on other addresses than loopback all the same")
+    allow_anonymous: bool = setting(False, "allow a broker without users to listen on addresses other than loopback")
 
 
 @dataclass(frozen=True, slots=True)
 class AccessTable:
-    user: str = setting("", "whom the rule is about: a user's name, or * for everybody", reload=True)
-    group: str = setting("", "or the members of a group", reload=True)
-    operations: tuple[str, ...] = setting(tuple, "what they do", choices=OPERATIONS, reload=True)
-    destination: str = setting("", "where: a topic pattern, or queue:… (wildcards too)", reload=True)
-    type: str = setting(
-        "", "or an event type and its subtypes: the names from its root on, as in Trade.Sale; * for any", reload=True
+    user: str = setting("", "the user that the rule applies to; * for all users", reload=True)
+    group: str = setting("", "or the group whose members it applies to", reload=True)
+    operations: tuple[str, ...] = setting(
+        tuple, "the operations that it allows or denies", choices=OPERATIONS, reload=True
     )
-    allow: bool = setting(True, "whether they may", reload=True)
-    selector: str = setting("", "they receive only what this selector lets through (subscribe and browse)", reload=True)
+    destination: str = setting("", "the destinations: a topic pattern, or queue:… (wildcards too)", reload=True)
+    type: str = setting(
+        "", "or an event type with its subtypes: the names from the root, as in Trade.Sale; * for any", reload=True
+    )
+    allow: bool = setting(True, "true: the rule allows; false: it denies", reload=True)
+    selector: str = setting("", "receive only messages that match this selector (subscribe and browse)", reload=True)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsTable:
-    connections_max: int = setting(_LIMITS.connections_max, "connections at a time", reload=True, **_COUNT)
+    connections_max: int = setting(_LIMITS.connections_max, "client connections", reload=True, **_COUNT)
     connections_per_address_max: int = setting(
-        _LIMITS.connections_per_address_max, "of one address", reload=True, **_COUNT
+        _LIMITS.connections_per_address_max, "connections of one address", reload=True, **_COUNT
     )
-    connections_per_user_max: int = setting(_LIMITS.connections_per_user_max, "of one user", reload=True, **_COUNT)
+    connections_per_user_max: int = setting(
+        _LIMITS.connections_per_user_max, "connections of one user", reload=True, **_COUNT
+    )
     login_seconds: float = setting(
         _LIMITS.login_seconds,
-        "how long a client may take to log in, and before that for the handshake of TLS",
+        "time limit for a login, and before it for the TLS handshake",
         minimum=0.1,
         maximum=3600,
         reload=True,
     )
     login_failures_max: int = setting(
         _LIMITS.login_failures_max,
-        "failed log-ins before user or address must wait",
+        "failed logins after which user or address must wait",
         minimum=1,
         maximum=1000,
         reload=True,
     )
     login_lock_seconds: float = setting(
         _LIMITS.login_lock_seconds,
-        "the first wait; doubles with each further failure",
+        "the first wait; it doubles with each further failure",
         minimum=0.1,
         maximum=3600,
         reload=True,
@@ -149,98 +153,104 @@ class LimitsTable:
     )
     heartbeat_ms: int = setting(
         _LIMITS.heartbeat_ms,
-        "the longest silence; after twice of it a client is taken for dead",
+        "maximum silence of a client; after twice this time it is disconnected",
         minimum=100,
         maximum=3_600_000,
         reload=True,
     )
     frame_bytes_max: int = setting(
         _LIMITS.frame_bytes_max,
-        "the longest frame, so the largest message",
+        "maximum length of a frame, and so of a message",
         minimum=1 << 16,
         maximum=1 << 30,
         reload=True,
     )
-    output_bytes_max: int = setting(_LIMITS.output_bytes_max, "output that waits for one connection", **_BYTES)
+    output_bytes_max: int = setting(_LIMITS.output_bytes_max, "output queued for one connection", **_BYTES)
     memory_bytes_max: int = setting(
         _LIMITS.memory_bytes_max,
-        "what the forwarding plane may hold in all; large frames of which only a part has come may take half of it",
+        "memory of the forwarding plane in all; partially received large frames may take half of it",
         **_BYTES,
     )
     stall_ms: int = setting(
         _LIMITS.stall_ms,
-        "a subscriber that takes nothing for so long no longer holds up publishers",
+        "a subscriber that accepts nothing for this time no longer holds back publishers",
         minimum=1,
         maximum=3_600_000,
     )
     subscriptions_max: int = setting(_SETTINGS.subscriptions_max, "subscriptions of one connection", **_COUNT)
-    mailboxes_max: int = setting(_SETTINGS.mailboxes_max, "queues, durable and shared subscriptions", **_COUNT)
+    mailboxes_max: int = setting(_SETTINGS.mailboxes_max, "queues, durable and shared subscriptions in all", **_COUNT)
     transactions_max: int = setting(_SETTINGS.transactions_max, "open transactions of one connection", **_COUNT)
-    transaction_bytes_max: int = setting(_SETTINGS.transaction_bytes_max, "messages in one transaction", **_BYTES)
-    transactions_bytes_max: int = setting(_SETTINGS.transactions_bytes_max, "messages in all open ones", **_BYTES)
+    transaction_bytes_max: int = setting(
+        _SETTINGS.transaction_bytes_max, "bytes of messages in one transaction", **_BYTES
+    )
+    transactions_bytes_max: int = setting(
+        _SETTINGS.transactions_bytes_max, "bytes of messages in all open transactions", **_BYTES
+    )
     sink_bytes_max: int = setting(
-        _SETTINGS.sink_bytes_max, "what waits for one subscription before its policy acts", **_BYTES
+        _SETTINGS.sink_bytes_max, "bytes waiting for one subscription before its slow policy acts", **_BYTES
     )
     messages_bytes_max: int = setting(
-        _SETTINGS.messages_bytes_max, "messages in memory before stored ones leave it", **_BYTES
+        _SETTINGS.messages_bytes_max, "bytes of messages in memory before stored ones are evicted", **_BYTES
     )
     pinned_bytes_max: int = setting(
         _SETTINGS.pinned_bytes_max,
-        "messages that only memory has, before durable mailboxes use the disk; at most half of `messages_bytes_max`",
+        "bytes of messages kept in memory only, before durable mailboxes use the disk; at most half of "
+        "`messages_bytes_max`",
         **_BYTES,
     )
     journal_bytes_max: int = setting(
-        _SETTINGS.journal_bytes_max, "messages on their way to disk before publishers wait", **_BYTES
+        _SETTINGS.journal_bytes_max, "bytes on their way to disk before publishers wait", **_BYTES
     )
     retained_bytes_max: int = setting(
-        _SETTINGS.retained_bytes_max, "messages kept on disk for one retained subscription", **_BYTES
+        _SETTINGS.retained_bytes_max, "bytes kept on disk for one retained subscription", **_BYTES
     )
     credit_default: int = setting(
-        _SETTINGS.credit_default, "messages under way to a consumer that names no number", **_COUNT
+        _SETTINGS.credit_default, "messages in flight to a consumer that sets no credit", **_COUNT
     )
-    credit_max: int = setting(_SETTINGS.credit_max, "the most a consumer may ask for", **_COUNT)
+    credit_max: int = setting(_SETTINGS.credit_max, "maximum credit of a consumer", **_COUNT)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTable:
     deliveries_max: int = setting(
         _SETTINGS.deliveries_max,
-        "so many times a message is tried, then it is a dead letter; of what a lost consumer had the oldest counts",
+        "delivery attempts before a message becomes a dead letter; of the messages a lost consumer held, only the "
+        "oldest counts an attempt",
         minimum=1,
         maximum=1_000_000,
     )
-    dead_letters: str = setting(str(_SETTINGS.dead_letters), "where dead letters go: a queue")
+    dead_letters: str = setting(str(_SETTINGS.dead_letters), "the queue that dead letters are moved to")
     bury_expired: bool = setting(
-        _SETTINGS.bury_expired, "whether what expires in queues and durable subscriptions becomes a dead letter too"
+        _SETTINGS.bury_expired, "also move messages that expire in queues and durable subscriptions to the dead letters"
     )
     slow_policies: tuple[str, ...] = setting(
-        lambda: POLICIES, "which policies subscribers may ask for", choices=POLICIES
+        lambda: POLICIES, "policies for slow subscribers that clients may ask for", choices=POLICIES
     )
 
 
 @dataclass(frozen=True, slots=True)
 class LoggingTable:
-    level: str = setting("info", "what is worth a line", choices=LEVELS, reload=True)
-    json: bool = setting(False, "one JSON object a line, for programs", reload=True)
+    level: str = setting("info", "the lowest level that is logged", choices=LEVELS, reload=True)
+    json: bool = setting(False, "log one JSON object per line", reload=True)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsTable:
-    enabled: bool = setting(True, "whether to answer /metrics and /health")
+    enabled: bool = setting(True, "serve /metrics and /health")
     host: str = setting("127.0.0.1", "the address to listen on")
-    port: int = setting(8700, "the port; 0: the system chooses", minimum=0, maximum=65535)
-    tls: bool = setting(False, "whether it is https, with the certificate of [tls]; `require_client` holds here too")
-    capacity: bool = setting(True, "whether to estimate what the broker can carry, and tell")
+    port: int = setting(8700, "the port; 0: chosen by the system", minimum=0, maximum=65535)
+    tls: bool = setting(False, "use HTTPS, with the certificate of [tls]; `require_client` applies here too")
+    capacity: bool = setting(True, "estimate the broker's capacity and publish it")
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionTable:
     waiting_ms_max: float = setting(
-        0.0, "the longest predicted waiting time; 0: everybody is admitted", minimum=0, maximum=3_600_000
+        0.0, "maximum predicted waiting time; 0: no admission control", minimum=0, maximum=3_600_000
     )
-    probability: float = setting(0.9999, "the share of messages for which it holds", minimum=0.5, maximum=0.999999)
+    probability: float = setting(0.9999, "the share of messages for which it must hold", minimum=0.5, maximum=0.999999)
     action: str = setting(
-        "slow", "slow: read less from all publishers; refuse: turn away those who begin to publish", choices=ACTIONS
+        "slow", "slow: read less from all publishers; refuse: refuse clients that begin to publish", choices=ACTIONS
     )
 
     def admission(self) -> Admission | None:
@@ -253,16 +263,16 @@ class AdmissionTable:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleTable:
-    enabled: bool = setting(False, "whether to run the web console; `console = true` above all tables says it too")
-    host: str = setting("127.0.0.1", "the address to listen on; unless it is set, that of [metrics]")
+    enabled: bool = setting(False, "run the web console; short form: `console = true` above all tables")
+    host: str = setting("127.0.0.1", "the address to listen on; not set: that of [metrics]")
     port: int = setting(
         8700,
-        "the port; unless it is set, that of [metrics], whose pages are there too; 0: the system chooses",
+        "the port; not set: that of [metrics], whose pages are then served there too; 0: chosen by the system",
         minimum=0,
         maximum=65535,
     )
-    tls: bool = setting(False, "whether it is https, with the certificate of [tls]; browsers need to show none")
-    names: tuple[str, ...] = setting(tuple, "host names under which it is called, such as that of a proxy before it")
+    tls: bool = setting(False, "use HTTPS, with the certificate of [tls]; browsers need no certificate of their own")
+    names: tuple[str, ...] = setting(tuple, "host names under which it is reached, such as that of a reverse proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,22 +280,26 @@ class Configuration:
     broker: BrokerTable = setting(BrokerTable, "the broker itself")
     listeners: tuple[ListenerTable, ...] = setting(
         default_listeners,
-        "where clients connect; one table for each; without any, native, STOMP and AMQP on their own ports",
+        "addresses on which clients connect, one table each; none: native, STOMP and AMQP on their standard ports",
     )
     types: tuple[TypesTable, ...] = setting(
-        tuple, "types of properties that STOMP clients send as text, by destination; the first that fits counts"
+        tuple, "types of properties that STOMP clients send as text, by destination; the first match decides"
     )
     amqp: AmqpTable = setting(AmqpTable, 'the listeners with protocol = "amqp"')
     tls: TlsTable = setting(TlsTable, "certificates, for listeners, metrics and console with tls = true")
-    users: UsersTable = setting(UsersTable, "who may log in")
-    access: tuple[AccessTable, ...] = setting(tuple, "who may do what; the first rule that fits decides, none: no")
+    users: UsersTable = setting(UsersTable, "the users that may log in")
+    access: tuple[AccessTable, ...] = setting(
+        tuple, "access rules; the first that matches decides, and without a match the answer is no"
+    )
     network: NetworkTable = setting(NetworkTable, "other brokers, and how messages are routed to them")
-    limits: LimitsTable = setting(LimitsTable, "how much of everything")
-    admission: AdmissionTable = setting(AdmissionTable, "whether publishers are held back before messages wait long")
-    delivery: DeliveryTable = setting(DeliveryTable, "what becomes of messages that nobody takes")
-    tracking: TrackingTable = setting(TrackingTable, "what is recorded about where messages went")
-    logging: LoggingTable = setting(LoggingTable, "what the broker writes to its error output")
-    metrics: MetricsTable = setting(MetricsTable, "the endpoint for Prometheus and for health checks")
+    limits: LimitsTable = setting(LimitsTable, "limits")
+    admission: AdmissionTable = setting(
+        AdmissionTable, "admission control: throttle publishers before messages wait too long"
+    )
+    delivery: DeliveryTable = setting(DeliveryTable, "failed deliveries, dead letters and slow subscribers")
+    tracking: TrackingTable = setting(TrackingTable, "recording of the paths of messages")
+    logging: LoggingTable = setting(LoggingTable, "the log, written to the error output")
+    metrics: MetricsTable = setting(MetricsTable, "the HTTP endpoint of metrics and health checks")
     console: ConsoleTable = setting(ConsoleTable, "the web console, a process beside the broker (docs/console.md)")
 
     def limits_of(self) -> BrokerLimits:
@@ -305,13 +319,13 @@ class Configuration:
 
     @property
     def pages_share_port(self) -> bool:
-        """Whether metrics and console were given the same address: then the console shows the metrics' pages."""
+        """True if metrics and console have the same address: the console then serves the metrics' pages too."""
         console, metrics = self.console, self.metrics
         return console.enabled and console.port != 0 and (console.host, console.port) == (metrics.host, metrics.port)
 
     @property
     def encrypts(self) -> bool:
-        """Whether the certificate of [tls] is needed."""
+        """True if the certificate of [tls] is needed."""
         pages = (self.metrics, self.console)
         return any(one.tls for one in self.listeners) or any(one.enabled and one.tls for one in pages)
 

@@ -1,7 +1,7 @@
-"""Where each key of a TOML document stands: Python's parser gives values without their lines, people want the line.
+"""Finds the line of each key of a TOML document, which Python's parser does not report.
 
-The text has been read by `tomllib` already, so it is known to be valid; this scanner only has to find its way through
-it. A path is a tuple of keys and positions in arrays.
+The text has been read by `tomllib` already, so it is known to be valid; this scanner only locates the keys. A path is a
+tuple of keys and positions in arrays.
 
 >>> lines_of('[broker]\\nname = "a"\\n\\n[[listeners]]\\nport = 1\\n')
 {('broker',): 1, ('broker', 'name'): 2, ('listeners',): 4, ('listeners', 0): 4, ('listeners', 0, 'port'): 5}

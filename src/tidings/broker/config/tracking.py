@@ -1,4 +1,4 @@
-"""The table [tracking]: what is recorded about messages, how, and for how long."""
+"""The configuration table [tracking]: recording of the paths of messages."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,56 +22,63 @@ _BLOOM, _SETTINGS = BloomSettings(), TrackingSettings()
 class TrackingTable:
     strategy: str = setting("bloom", "bloom filters, async (exact lists of ids), or none", choices=STRATEGIES)
     bits: int = setting(_BLOOM.bits, "m: bits of a filter, a multiple of 64", minimum=64, maximum=limits.BITS_MAX)
-    capacity: int = setting(_BLOOM.capacity, "n: ids that a filter takes", minimum=1, maximum=limits.CAPACITY_MAX)
-    hashes: int = setting(_BLOOM.hashes, "k: hashes of an id", minimum=1, maximum=64)
+    capacity: int = setting(_BLOOM.capacity, "n: ids that a filter holds", minimum=1, maximum=limits.CAPACITY_MAX)
+    hashes: int = setting(_BLOOM.hashes, "k: hash functions per id", minimum=1, maximum=64)
     bits_max: int = setting(
         1 << 20,
-        "a history that fills filters too fast for its accuracy goes on with larger ones, up to this",
+        "maximum size of a filter: a history that fills filters too fast for its accuracy switches to larger ones",
         minimum=64,
         maximum=limits.BITS_MAX,
     )
-    buffer_bytes: int = setting(10_000, "of one list of ids, for async", minimum=16, maximum=1 << 30)
+    buffer_bytes: int = setting(10_000, "size of one list of ids, for async", minimum=16, maximum=1 << 30)
     persist_ms: int = setting(
         _SETTINGS.persist_ms,
-        "T_p: what was recorded is stored at least so often",
+        "T_p: maximum interval between writes of recorded histories",
         minimum=limits.PERSIST_MS_MIN,
         maximum=limits.TIME_MS_MAX,
     )
     storage: str = setting(
-        Mode.RETAIN.value, "what T_p does to a filter that is not full: go on with it, or begin another", choices=MODES
+        Mode.RETAIN.value,
+        "what happens at T_p to a filter that is not full: continue it, or begin a new one",
+        choices=MODES,
     )
     skew_ms: int = setting(
         200,
-        "T_s: a publisher's clock that is off by more is corrected",
+        "T_s: publication times that differ by more from the broker's clock are corrected",
         minimum=limits.SKEW_MS_MIN,
         maximum=limits.TIME_MS_MAX,
     )
     jitter_ms: int = setting(
-        100, "T_j: jitter of the network and of brokers' clocks", minimum=0, maximum=limits.TIME_MS_MAX
+        100, "T_j: jitter of the network and of the brokers' clocks", minimum=0, maximum=limits.TIME_MS_MAX
     )
     skew_between_brokers_ms: int = setting(
-        _SETTINGS.skew_between_brokers_ms, "how far brokers' clocks may differ", minimum=0, maximum=limits.TIME_MS_MAX
+        _SETTINGS.skew_between_brokers_ms,
+        "maximum difference between brokers' clocks",
+        minimum=0,
+        maximum=limits.TIME_MS_MAX,
     )
-    forwards: bool = setting(False, "record to which neighbour a message went: more memory, fewer questions")
+    forwards: bool = setting(
+        False, "record the neighbour that each message was sent to: more memory, fewer requests per trace"
+    )
     efpp: float = setting(
-        1e-5, "how probable a wrong 'it was here' may be", minimum=limits.EFPP_MIN, maximum=limits.EFPP_MAX
+        1e-5, "maximum probability of a false 'it was here'", minimum=limits.EFPP_MIN, maximum=limits.EFPP_MAX
     )
     rate: float = setting(
         5000.0,
-        "the peak rate that must hold for, messages per second",
+        "the peak rate at which efpp must hold, in messages per second",
         minimum=limits.RATE_MIN,
         maximum=limits.RATE_MAX,
     )
-    accuracy: str = setting("warn", "if it cannot be held: warn, or refuse to start", choices=("warn", "refuse"))
-    folder: str = setting("", "where records are kept; empty: tracking in the data directory")
+    accuracy: str = setting("warn", "if efpp cannot be held: warn, or refuse to start", choices=("warn", "refuse"))
+    folder: str = setting("", "the directory of the records; empty: tracking in the data directory")
     age_days_max: float = setting(30.0, "older records are deleted; 0: never", minimum=0, maximum=36_500)
     bytes_max: int = setting(
         10 << 30, "the oldest records are deleted beyond this; 0: no limit", minimum=0, maximum=1 << 60
     )
     attachments_max: int = setting(
         100_000,
-        "of subscribers that have gone so many are remembered, of each half a kilobyte in memory; what an older "
-        "message is asked for is answered as far as known, and called incomplete",
+        "number of departed subscribers that are remembered, at half a kilobyte of memory each; a trace of an older "
+        "message is answered as far as known and marked incomplete",
         minimum=1,
         maximum=1 << 30,
     )
@@ -86,11 +93,11 @@ class TrackingTable:
         return TrackingSettings(chosen, *times, self.forwards, self.attachments_max)
 
     def judgement(self) -> Judgement | None:
-        """Whether the wanted accuracy can be held; None: nothing here errs."""
+        """Judges if the configured accuracy can be held; None: the strategy makes no errors."""
         return judge(self.bloom(), self.rate, self.persist_ms, self.efpp) if self.strategy == "bloom" else None
 
     def options(self, data: Path) -> TrackingOptions:
-        """For the driver. Under `none` too, which keeps there that it recorded nothing, and since when: or later
-        processes would deny what passed in that time."""
+        """For the driver. Needed under `none` too, which stores since when nothing was recorded: later processes would
+        otherwise deny that messages passed in that time."""
         retention = SegmentRetention(int(self.age_days_max * DAY_MS) or None, self.bytes_max or None)
         return TrackingOptions(self.settings(), Path(self.folder) if self.folder else data / "tracking", retention)

@@ -1,4 +1,4 @@
-"""Where clients of a broker connect."""
+"""The listeners for clients of a broker."""
 
 import asyncio
 import ssl
@@ -21,7 +21,7 @@ class ListenerSettings:
     host: str = "127.0.0.1"
     port: int = 7300
     tls: ssl.SSLContext | None = field(default=None, repr=False)
-    make_layer: Callable[[], Layer] | None = None  # if there are frames around the protocol
+    make_layer: Callable[[], Layer] | None = None  # for protocols inside frames
     make_gateway: Callable[[Caller], Gateway] | None = None  # another protocol, translated into the session's
     protocol: str = ""  # its name, if it is not the session's
 
@@ -38,11 +38,11 @@ class ClientListeners(Listener):
             await super().open()
         except OSError as error:
             where = f"{self.listener.host} port {self.listener.port}"
-            reason = f"cannot listen on {where} ({error.strerror or error}); is another broker running there?"
+            reason = f"cannot listen on {where} ({error.strerror or error}); choose another address or port"
             raise UsageError("E_LISTEN", reason) from None
 
 
 def client_handshakes(limits: Callable[[], BrokerLimits], lines: LogRateLimit) -> TlsHandshakes:
-    """Who comes in by TLS counts as a connection from the first."""
+    """TLS handshakes of clients, which count as connections from their first byte."""
     connection_limits = ConnectionLimits(lambda: (limits().connections_max, limits().connections_per_address_max))
     return TlsHandshakes(connection_limits, TlsFailures(lines), lambda: limits().login_seconds)

@@ -35,9 +35,9 @@ class ClientSockets:
     ) -> None:
         self.connections: dict[int, ClientConnection] = {}
         self.gateways: set[GatewayConnection] = set()  # those of them that have timers of their own
-        self.beating: set[ClientConnection] = set()  # those that want to hear from the broker every now and then
+        self.beating: set[ClientConnection] = set()  # those that asked for heartbeats
         self.connection_limits = connection_limits
-        self.closed = False  # nobody else is let in
+        self.closed = False  # new connections are refused
         self._forwarder, self._flushing = forwarder, flushing
         self._step, self._handle_events, self._lines = step, handle_events, lines
 
@@ -67,7 +67,7 @@ class ClientSockets:
         self.after()
 
     def react(self, connection: ClientConnection, flags: int, *, flush: bool) -> None:
-        """What `feed` said must be done; `flush`: there is time, write at once what came of it."""
+        """Follow up the flags that `feed` returned; `flush`: write the resulting output at once."""
         if flags & EVENTS:
             self._handle_events()
         if flags & BLOCKED and connection.number >= 0:
@@ -116,14 +116,14 @@ class ClientSockets:
     # --- the broker's -------------------------------------------------------------------------------------------------
 
     def end_all(self, code: str, reason: str, *, users: frozenset[str] | None = None) -> int:
-        """End the connections of these users (None: all); they may connect again, under what applies now."""
+        """End the connections of these users (None: all); they may connect again, under the current rules."""
         ended = [one for one in self.connections.values() if users is None or (one.logged_in and one.user in users)]
         for connection in ended:
             self._step(EndClient(connection.number, code, reason))
         return len(ended)
 
-    def give_signs(self, now: int) -> None:
-        """Heartbeats for those that want them; several times a second."""
+    def send_heartbeats(self, now: int) -> None:
+        """Send the heartbeats that are due; called several times a second."""
         for connection in list(self.beating):
             if connection.beat_due(now):
                 self._step(PingClient(connection.number))
@@ -143,7 +143,7 @@ class ClientSockets:
             case Silence.LONG:
                 self._step(PingClient(connection.number))
             case Silence.TOO_LONG:
-                self._lines.note(log, logging.INFO, "no sign of life", connection.address)
+                self._lines.note(log, logging.INFO, "client silent for too long, disconnected", connection.address)
                 connection.abort()
             case Silence.NONE:
                 pass

@@ -22,10 +22,10 @@ TCP_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
 OUTPUT, WRITE = int(Flag.OUTPUT), int(Flag.OUTPUT | Flag.LEFT)
 
 BEAT_EARLY_MS = 500
-# Not every client sends heart-beats. One whose host is gone is noticed by TCP after two minutes: a minute of silence,
+# Not every client sends heartbeats. One whose host is gone is noticed by TCP after two minutes: a minute of silence,
 # then four questions without an answer. Linux has these three; elsewhere the system's own times apply.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
+CLOSING_MS = 5_000  # a client that does not read its last frames is disconnected after this time
 
 
 log = logging.getLogger("tidings.broker")
@@ -33,7 +33,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class ConnectionTable(Protocol):
-    """Where connections report."""
+    """Receives the events of connections."""
 
     def opened(self, connection: "ClientConnection") -> None: ...
 
@@ -44,7 +44,7 @@ class ConnectionTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionServices:
-    """What a connection needs of its broker."""
+    """The parts of the broker that a connection uses."""
 
     forwarder: Forwarder
     table: ConnectionTable
@@ -72,7 +72,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.logged_in = False
         self.opened_ms = now_ms()
         self.heartbeat_ms = 0
-        self.beat_ms = 0  # how often the client wants to hear from us; 0: not at all
+        self.beat_ms = 0  # interval of heartbeats that the client asked for; 0: none
         self.address = ""
         self.closing = False  # once its output is written
         self.closing_ms = 0
@@ -115,7 +115,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def heard_ms(self) -> int:
-        """When it gave its last sign of life."""
+        """Time of the last byte from the client."""
         return self._intake.heard_ms
 
     @heard_ms.setter
@@ -123,7 +123,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._intake.heard_ms = ms
 
     def _after_read(self, flags: int, small: bool, pause_ms: int) -> None:
-        """What is left to do after a read. A small one: there is time, others need not share the write with it."""
+        """Follow up a read. After a small one there is time: its output need not share a write with others'."""
         services = self.services
         if self._intake.watched or pause_ms >= HELD_UP_MS:
             if (setting := self._quick_ack.setting(pause_ms)) is not None:
@@ -141,8 +141,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _acknowledge(self, setting: int) -> None:
         """At once, unless there is an answer to carry it; or later, from now on."""
-        wanted = setting == PUT_OFF or not self._output_bytes(self.number)
-        if wanted and TCP_QUICKACK is not None and self._socket is not None:
+        useful = setting == PUT_OFF or not self._output_bytes(self.number)
+        if useful and TCP_QUICKACK is not None and self._socket is not None:
             self._socket.setsockopt(socket.IPPROTO_TCP, TCP_QUICKACK, setting)
 
     def eof_received(self) -> bool:
@@ -222,8 +222,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     @property
-    def deaf(self) -> bool:
-        """We read nothing from it, while it takes what we send."""
+    def reading_paused(self) -> bool:
+        """True if the broker reads nothing from it, while it takes output."""
         return self._paused and self.writable
 
     def resume_reading(self) -> None:
@@ -237,28 +237,28 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def silence(self, now: int, limits: BrokerLimits) -> Silence:
-        """What its silence means by now."""
+        """Judges how long the client has been silent."""
         if self.closing:
             return Silence.TOO_LONG if now - self.closing_ms > CLOSING_MS else Silence.NONE
         if not self.logged_in:
             late = now - self.opened_ms > limits.login_seconds * 1000
             return Silence.NO_LOGIN if late else Silence.NONE
-        if self.deaf:
-            self.heard_ms = now  # it is we who do not listen
+        if self.reading_paused:
+            self.heard_ms = now  # the broker does not read
         silent_ms = now - self.heard_ms
         if not self.heartbeat_ms or silent_ms <= self.heartbeat_ms:
             return Silence.NONE
         return Silence.LONG if silent_ms <= 2 * self.heartbeat_ms else Silence.TOO_LONG
 
     def beat_due(self, now: int) -> bool:
-        """Whether it must hear from us now; to be asked more often than it wants to hear."""
+        """True if a heartbeat is due; to be called more often than heartbeats are asked for."""
         silent_ms = now - self.services.forwarder.written_ms(self.number)
         return self.writable and not self.closing and silent_ms >= self.beat_ms - BEAT_EARLY_MS
 
     def begin_closing(self, *, linger: bool) -> None:
         self.closing = True
         self.closing_ms = now_ms()
-        self.services.forwarder.set_socket(self.number, -1)  # whoever closes wants to know when all is written
+        self.services.forwarder.set_socket(self.number, -1)  # the writes before closing are to be seen here
         if linger:
             self._lingers = self._transport is not None and self._transport.can_write_eof()
         if self._lingers:
@@ -267,7 +267,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.pause_reading()
 
     def close(self) -> None:
-        """Close once what was written is sent; who lingers is closed when the client has heard us, or by time."""
+        """Close once the output is sent; a lingering connection closes when the client has read it, or by timeout."""
         if self._transport is None or self._transport.is_closing() or self._finished:
             return
         self._finished = True
@@ -284,14 +284,14 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-def own_socket(given: socket.socket | None) -> socket.socket | None:
+def own_socket(stand_in: socket.socket | None) -> socket.socket | None:
     """The transport's socket as a real one: uvloop's stand-in makes a new one, with system calls, for each call.
 
     To be detached when the connection is lost: it is the transport's to close.
     """
-    if given is None or given.family not in (socket.AF_INET, socket.AF_INET6):
+    if stand_in is None or stand_in.family not in (socket.AF_INET, socket.AF_INET6):
         return None
-    return socket.socket(given.family, given.type, given.proto, given.fileno())
+    return socket.socket(stand_in.family, stand_in.type, stand_in.proto, stand_in.fileno())
 
 
 def keep_alive(plain: socket.socket) -> None:

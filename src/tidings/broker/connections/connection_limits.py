@@ -1,16 +1,16 @@
-"""How many connections there are, in all and by address, against the most that there may be."""
+"""Counts connections in total and per address and enforces the limits."""
 
 from collections.abc import Callable
 
 
 class ConnectionLimits:
-    """`most`: in all, and of one address; asked each time, so it may change.
+    """`most`: the limits in total and per address; read each time, so they may change.
 
-    >>> crowd = Crowd(lambda: (3, 1))
-    >>> crowd.admit("10.0.0.1"), crowd.admit("10.0.0.1"), crowd.admit("10.0.0.2")
+    >>> limits = ConnectionLimits(lambda: (3, 1))
+    >>> limits.admit("10.0.0.1"), limits.admit("10.0.0.1"), limits.admit("10.0.0.2")
     (True, False, True)
-    >>> crowd.leave("10.0.0.1")
-    >>> crowd.admit("10.0.0.1")
+    >>> limits.leave("10.0.0.1")
+    >>> limits.admit("10.0.0.1")
     True
     """
 
@@ -21,7 +21,7 @@ class ConnectionLimits:
         self._by_address: dict[str, int] = {}
 
     def enter(self, address: str) -> bool:
-        """One more, who has to `leave`; returns whether there was room."""
+        """Count a connection, which must `leave` in any case; returns False if that exceeds a limit."""
         most, most_at_address = self._most()
         at_address = self._by_address.get(address, 0)
         room = self._total < most and at_address < most_at_address
@@ -30,7 +30,7 @@ class ConnectionLimits:
         return room
 
     def admit(self, address: str) -> bool:
-        """One more if there is room; otherwise it is not counted but as refused."""
+        """Count a connection if the limits allow it, otherwise count a refusal."""
         if self.enter(address):
             return True
         self.leave(address)

@@ -1,4 +1,4 @@
-"""How many files a process may open: as many as it is allowed, and what helps if they were too few."""
+"""Raises the limit of open files to the hard limit, and explains errors caused by it."""
 
 import errno
 import resource
@@ -11,7 +11,7 @@ def raise_file_limit() -> None:
 
 
 def remedy(error: BaseException | None) -> str:
-    """What helps if files were too many, wherever that was noticed."""
+    """Advice to append to the message of an error caused by the limit of open files; empty for other errors."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -23,7 +23,7 @@ WAITING_BYTES_MAX = 8 << 20  # held by the gateway before the forwarder keeps th
 
 @dataclass(frozen=True, slots=True)
 class GatewayServices:
-    """What a translated connection needs of its broker besides."""
+    """The parts of the broker that a translated connection uses in addition."""
 
     gateways: set["GatewayConnection"]  # those that have timers
     frame_bytes_max: Callable[[], int]
@@ -48,7 +48,7 @@ class GatewayConnection(ClientConnection):
         self._pumping = False
 
     def _permits(self, operation: str, destination: str) -> bool:
-        """Whether who is connected here may do that there."""
+        """True if the user of this connection may carry out the operation there."""
         return self._broker.permits(self.number, operation, destination)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,7 +75,7 @@ class GatewayConnection(ClientConnection):
             self._pump()
 
     def write(self, data: bytes) -> None:
-        """What the forwarder has for the client; what the gateway answers to that comes in a turn of its own."""
+        """Pass frames of the forwarder to the gateway; its own answers to them are sent in a later turn."""
         self._do(lambda gateway: gateway.frames(data, now_ms()), heard=False)
         self._put_out()
         self._wake()
@@ -101,7 +101,8 @@ class GatewayConnection(ClientConnection):
             super().resume_writing()
 
     def _do(self, work: Callable[[Gateway], None], *, heard: bool = True) -> None:
-        """`heard`: from the client, whose words before an error count; the forwarder is at work and must not be fed."""
+        """`heard`: the work is input of the client, and frames before an error count; otherwise the forwarder is active
+        and must not be fed."""
         if self._gateway is None or self.number < 0:
             return
         error: TidingsError | None = None
@@ -109,7 +110,7 @@ class GatewayConnection(ClientConnection):
             work(self._gateway)
         except TidingsError as failure:
             error = failure
-        except Exception:  # a fault of ours must cost one connection, not all of them
+        except Exception:  # a bug must cost one connection, not all of them
             log.exception("internal error while serving %s", self.address)
             error = RemoteProtocolError("E_INTERNAL", "an error inside the broker")
         if error is not None and not self.closing:
@@ -121,7 +122,7 @@ class GatewayConnection(ClientConnection):
                 self._broker.fail(self.number, error)
 
     def _pump(self) -> None:
-        """To the client and to the broker what the gateway has for them."""
+        """Pass on the gateway's output to the client and its frames to the forwarder."""
         self._pumping = False
         if self._gateway is None or self.number < 0:
             return

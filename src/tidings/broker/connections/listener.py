@@ -1,15 +1,15 @@
 """An address where connections come in, with or without TLS.
 
 Without, it is the event loop's server that accepts. With TLS that would tell of a connection only when its handshake is
-done; until then nobody could count it, and whoever never finishes one would hold as many as they like. So here we
-accept, count, turn away, and only then shake hands:
+done; until then it could not be counted, and clients that never finish one could hold any number. So this module
+accepts, counts, refuses, and only then performs the handshake:
 
-    accept ─► crowd ─┬─ no room ─► closed
-                     └─ handshake ─┬─ done ───► the protocol is made, and counts for itself
-                                   └─ failed ─► told; the client gets the alert
+    accept ─► limits ─┬─ exceeded ─► closed
+                      └─ handshake ─┬─ done ───► the protocol is made, and is counted there
+                                    └─ failed ─► reported; the client gets the alert
 
-The context is looked up at each handshake. To renew a certificate is to replace the context: nobody is turned away, and
-connections that exist do not notice.
+The context is looked up at each handshake. Renewing a certificate replaces the context: no connection is refused, and
+existing ones are not affected.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from tidings.broker.security.tls_failures import TlsFailures
 log = logging.getLogger("tidings.tls")
 
 BACKLOG = 4096
-ACCEPTS_MAX = 128  # then it is others' turn
+ACCEPTS_MAX = 128  # before other work gets its turn
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PAUSE_SECONDS = 1.0  # if there are no sockets left
 
 
 @dataclass(frozen=True, slots=True)
 class TlsHandshakes:
-    """What a door with TLS needs."""
+    """Limits and counters of TLS handshakes."""
 
     connection_limits: ConnectionLimits  # in which a connection counts until its handshake is over
     failed: TlsFailures
@@ -59,14 +59,14 @@ class Listener:
         self._accepts = False
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
-        self._shaking: set[asyncio.Task[None]] = set()
+        self._handshaking: set[asyncio.Task[None]] = set()
 
     @property
     def port(self) -> int:
         return int(self._sockets[0].getsockname()[1])
 
     async def open(self) -> None:
-        """An OSError if that cannot be."""
+        """Bind and accept; an OSError if the address cannot be bound."""
         self._loop = asyncio.get_running_loop()
         try:
             self._sockets = await _bind(self._host, self._port)
@@ -80,7 +80,7 @@ class Listener:
         return [one.fileno() for one in self._sockets]
 
     def pause(self) -> None:
-        """Leave those who come to others that have the sockets; who has come stays."""
+        """Stop accepting, so that another process with the sockets can; connections that exist stay."""
         self._accepts = False
         for server in self._servers:
             server.close()
@@ -90,7 +90,7 @@ class Listener:
                 self._loop.remove_reader(one.fileno())
 
     async def resume(self) -> None:
-        """Accept whoever comes, and those who have waited for it."""
+        """Accept connections, including those that wait in the backlog."""
         if self._accepts:
             return
         self._accepts = True
@@ -102,15 +102,15 @@ class Listener:
                 self._loop.add_reader(one.fileno(), self._accept, one)
 
     def renew(self, tls: ssl.SSLContext) -> None:
-        """Greet with another certificate from now on."""
-        assert self.tls is not None, "a door without TLS has no certificate"
+        """Use another certificate for new connections."""
+        assert self.tls is not None, "a listener without TLS has no certificate"
         self.tls = tls
 
     def close(self) -> None:
         self.pause()
         for one in self._sockets:
             one.close()
-        for task in self._shaking:
+        for task in self._handshaking:
             task.cancel()
 
     # --- TLS ------------------------------------------------------------------------------------------------------
@@ -124,15 +124,15 @@ class Listener:
             except OSError as error:
                 if error.errno not in EXHAUSTED:
                     raise
-                note(log, logging.ERROR, "cannot accept connections for a moment", reason=error.strerror)
+                note(log, logging.ERROR, "cannot accept connections, retrying", reason=error.strerror)
                 self._loop.remove_reader(listening.fileno())
                 self._loop.call_later(PAUSE_SECONDS, self._accept_again, listening)
                 return
             if self._handshakes.connection_limits.admit(peer[0]):
                 client.setblocking(False)
-                task = self._loop.create_task(self._shake_hands(client, peer[0]))
-                self._shaking.add(task)
-                task.add_done_callback(self._shaking.discard)
+                task = self._loop.create_task(self._handshake(client, peer[0]))
+                self._handshaking.add(task)
+                task.add_done_callback(self._handshaking.discard)
             else:
                 client.close()
 
@@ -140,7 +140,7 @@ class Listener:
         if listening.fileno() >= 0 and self._accepts:
             self._loop.add_reader(listening.fileno(), self._accept, listening)
 
-    async def _shake_hands(self, client: socket.socket, address: str) -> None:
+    async def _handshake(self, client: socket.socket, address: str) -> None:
         handshakes = self._handshakes
         entry = _Entry(self._make, lambda: handshakes.connection_limits.leave(address))
         ours: socket.socket | None = None

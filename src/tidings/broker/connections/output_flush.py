@@ -15,7 +15,7 @@ class OutputEnd(Protocol):
     """A socket, of a client or of a link."""
 
     def flushed(self, data: bytes, left: int) -> bool:
-        """What the forwarder had for it, and how many bytes stayed behind; returns whether it takes more at once."""
+        """Takes output of the forwarder, and the number of bytes left there; True: it can take more at once."""
 
 
 class OutputFlush:
@@ -35,7 +35,7 @@ class OutputFlush:
 
     def now(self) -> None:
         """One write for each connection with output."""
-        if self._writing:  # called by one of those that are written to: what is new may not overtake what others get
+        if self._writing:  # called from a write: newer output must not overtake the output in progress
             self._next_round()
             return
         self._soon, self._writing = False, True
@@ -49,7 +49,7 @@ class OutputFlush:
     def _write_all(self) -> None:
         for number, data, left in self._forwarder.write_all(WRITE_BYTES, now_ms()):
             end = self.ends.get(number)
-            if end is not None and end.flushed(data, left):  # there was more than one write takes
+            if end is not None and end.flushed(data, left):  # more than fits into one write
                 self._forwarder.set_writable(number, True)
                 self._next_round()
 

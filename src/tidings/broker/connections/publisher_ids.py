@@ -1,8 +1,8 @@
-"""Numbers of publishers: none twice, and none that can be told from others.
+"""Numbers of publishers: unique, and not predictable from other numbers.
 
-A message is known again by its id, which begins with its publisher's number. Whoever could guess another's number could
-send ids before that one does, and have its messages taken for repetitions. So the numbers are a count that is shuffled
-by a Feistel network under a key of this process, which is a permutation whatever its rounds are.
+Repeated messages are recognized by their id, which begins with the publisher's number. A client that could guess the
+number of another could use its ids first and so have its messages discarded as repetitions. So the numbers are a
+counter permuted by a Feistel network under a random key of this process.
 """
 
 import secrets
@@ -15,7 +15,7 @@ _HALF = 1 << _HALF_BITS
 
 
 def publisher_numbers() -> Iterator[int]:
-    """Without end; each from 1 to PUBLISHER_MAX once before any of them comes again."""
+    """An endless sequence; each number from 1 to PUBLISHER_MAX occurs once before any of them is repeated."""
     key = secrets.token_bytes(32)
     while True:
         for count in range(_HALF * _HALF):

@@ -1,11 +1,11 @@
-"""The console of a broker (`[console]`): a process of its own, so that no page ever keeps the broker's loop waiting.
+"""Runs the console of a broker (`[console]`) as a process of its own, so that no page delays the broker's loop.
 
-It talks to the broker as any client does, and ends with it: its input is a pipe that closes when the broker is gone,
-however that happens. If it fails it is started again, after a pause that grows. By the same pipe it is told of a new
-certificate. What it logs goes through the broker, so that all lines of a log have one form.
+The console talks to the broker as any client does, and ends with it: its input is a pipe that closes when the broker
+ends, for whatever reason. If it fails it is started again, after a pause that grows. The same pipe carries notice of a
+new certificate. Its log goes through the broker, so that all lines of a log have one form.
 
-If metrics have the same address the broker listens there, and the console inherits the sockets: as long as it is not up
-the broker answers, and nobody who asks for health or metrics finds the door closed.
+If metrics have the same address the broker listens there, and the console inherits the sockets: while it is not up the
+broker answers, and requests for health or metrics always find an open port.
 """
 
 import asyncio
@@ -50,12 +50,12 @@ def certificate_options(pair: tuple[str, str] | None) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Without what would be options of the console: a user in there would be everybody's."""
+    """The environment without options of the console: a user set there would apply to all its visitors."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
 
 
 class ConsoleChild:
-    """`pair`: certificate and key; None: without TLS. `front`: what answers at its address while it is not up."""
+    """`pair`: certificate and key; None: without TLS. `front`: the endpoint that answers until the console is up."""
 
     def __init__(
         self, line: Sequence[str], pair: tuple[str, str] | None = None, front: HttpEndpoint | None = None
@@ -63,7 +63,7 @@ class ConsoleChild:
         self._line = line
         self._pair = pair
         self._front = front
-        self._hearing: asyncio.Task[None] | None = None
+        self._log_reader: asyncio.Task[None] | None = None
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._pause = PAUSE_SECONDS
@@ -92,9 +92,9 @@ class ConsoleChild:
             except TimeoutError:
                 process.kill()
                 await process.wait()
-        if self._hearing is not None:
-            await asyncio.wait((self._hearing,), timeout=STOP_SECONDS)
-            self._hearing.cancel()
+        if self._log_reader is not None:
+            await asyncio.wait((self._log_reader,), timeout=STOP_SECONDS)
+            self._log_reader.cancel()
 
     async def _run(self) -> None:
         steps = Steps()
@@ -103,9 +103,9 @@ class ConsoleChild:
             with steps.going_on("console"):  # as when the system has no process to spare
                 status = await self._serve()
             if self._front is not None:
-                with steps.going_on("what answers in its place"):
+                with steps.going_on("endpoint in place of the console"):
                     await self._front.resume()
-            note(log, logging.ERROR, "the console has ended", status=status)
+            note(log, logging.ERROR, "console process ended", status=status)
             if status == USED_WRONGLY:
                 return
             await asyncio.sleep(self._pause)
@@ -115,7 +115,7 @@ class ConsoleChild:
         self._process = process = await self._start()
         assert process.stdout is not None
         assert process.stderr is not None
-        self._hearing = asyncio.get_running_loop().create_task(_hear(process.stderr))
+        self._log_reader = asyncio.get_running_loop().create_task(_log_lines(process.stderr))
         try:
             while line := await process.stdout.readline():
                 if self._front is not None:
@@ -136,8 +136,8 @@ class ConsoleChild:
         )
 
 
-async def _hear(stream: asyncio.StreamReader) -> None:
-    """Log what the console says on its error output."""
+async def _log_lines(stream: asyncio.StreamReader) -> None:
+    """Log the lines that the console writes to its error output."""
     while True:
         try:
             line = await stream.readline()
@@ -146,14 +146,14 @@ async def _hear(stream: asyncio.StreamReader) -> None:
         if not line:
             return
         if line.strip():
-            level, said = _said(line)
-            note(log, level, "the console says", **said)
+            level, fields = _parsed(line)
+            note(log, level, "console log", **fields)
 
 
-def _said(line: bytes) -> tuple[int, dict[str, object]]:
+def _parsed(line: bytes) -> tuple[int, dict[str, object]]:
     """Level and fields of a record, or of a line that is none.
 
-    >>> _said(b'{"time": "now", "level": "error", "event": "oops"}'), _said(b"oops\\n")
+    >>> _parsed(b'{"time": "now", "level": "error", "event": "oops"}'), _parsed(b"oops\\n")
     ((40, {'text': 'oops'}), (30, {'text': 'oops'}))
     """
     try:

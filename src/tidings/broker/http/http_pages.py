@@ -1,7 +1,7 @@
-"""What a broker shows over HTTP: metrics, health, the network, and the console if there is one.
+"""The HTTP pages of a broker: metrics, health, the network, and the console if there is one.
 
-The broker answers for the first three itself. A console that has the same address fetches them from a port of this
-machine; while it is not up the broker answers in its place (`console_child`).
+The broker serves the first three itself. A console that has the same address fetches them from a port of this
+machine; while it is not up the broker answers in its place (`console_process`).
 """
 
 import logging
@@ -17,7 +17,7 @@ from tidings.broker.server import Broker
 from tidings.broker.startup import Startup
 
 log = logging.getLogger("tidings.process")
-CONSOLE_LEAVES_SECONDS = 5.0  # that of a broker which was killed here ends a moment after it
+CONSOLE_LEAVES_SECONDS = 5.0  # the console of a broker that was killed ends a moment after it
 
 
 class HttpPages:
@@ -41,7 +41,7 @@ class HttpPages:
             return
         tls = prepared.tls if table.tls else None
         if prepared.configuration.pages_share_port:
-            waiting = HttpPage("the console is not up: try again in a moment\n", status=503)
+            waiting = HttpPage("the console is starting; try again in a moment\n", status=503)
             self._front = HttpEndpoint({**self._pages, "/": lambda: waiting}, self._broker.handshakes.failed)
             patience = CONSOLE_LEAVES_SECONDS
             shown = await self._front.start(table.host, table.port, tls, patience_seconds=patience)
@@ -51,14 +51,14 @@ class HttpPages:
         note(log, logging.INFO, "metrics", host=table.host, port=shown, tls=tls is not None)
 
     def start_console(self, prepared: Startup) -> None:
-        """Once the broker listens, to which it connects."""
+        """Start the console; the broker, to which it connects, must be listening."""
         if prepared.configuration.console.enabled:
             line, pair = self._console_command(prepared), _console_pair(prepared.configuration)
             self._console = ConsoleChild(line, pair, self._front)
             self._console.start()
 
     def renew(self, new: Startup) -> None:
-        """Other certificates, for all who come from now on."""
+        """Use renewed certificates for new connections."""
         if new.tls is not None:
             self._endpoint.renew(new.tls)
             if self._front is not None:
@@ -67,7 +67,7 @@ class HttpPages:
             self._console.renew(pair)
 
     async def stop_console(self) -> None:
-        """While there is a broker to say good-bye to."""
+        """Stop the console while the broker still serves it."""
         if self._console is not None:
             await self._console.stop()
 

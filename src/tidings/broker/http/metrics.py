@@ -1,7 +1,7 @@
-"""What a broker tells about itself: /metrics for Prometheus (text format 0.0.4) and /health for whoever restarts it.
+"""The pages /metrics (Prometheus text format 0.0.4) and /health (for supervisors that restart the broker).
 
-A queue or durable subscription has series of its own as long as there are at most `MAILBOXES_MAX`; the sums over all
-are always there, so a broker with a million queues still answers quickly.
+Queues and durable subscriptions have series of their own for the `MAILBOXES_MAX` fullest; the sums over all are always
+present, so a broker with a million queues still answers quickly.
 """
 
 import json
@@ -23,19 +23,19 @@ SLOW_SECONDS = 1.0  # that one write takes, before /health calls the store slow
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
-# What the forwarding plane counts under which name, and what it means.
+# Counters of the forwarding plane: metric name and help text.
 _FORWARDER = {
-    "received": ("messages_received_total", "Messages taken in from publishers."),
+    "received": ("messages_received_total", "Messages received from publishers."),
     "received_bytes": ("received_bytes_total", "Bytes read from clients."),
-    "delivered": ("messages_delivered_total", "Deliveries put into the output of subscribers."),
+    "delivered": ("messages_delivered_total", "Deliveries written to the output of subscribers."),
     "sent_bytes": ("sent_bytes_total", "Bytes handed to sockets."),
-    "unmatched": ("messages_unmatched_total", "Messages nobody subscribed to."),
-    "pushed_back": ("publishers_pushed_back_total", "Times that a publisher had to wait for a subscriber."),
+    "unmatched": ("messages_unmatched_total", "Messages that matched no subscription."),
+    "pushed_back": ("publishers_pushed_back_total", "Times that a publisher was held back by a slow subscriber."),
     "feeds": ("reads_total", "Reads from sockets."),
     "writes": ("writes_total", "Writes to sockets."),
 }
 
-# Counters that have no sample before something happens, and the label that their samples have then.
+# Counters without a sample before the first event, and the label of their samples.
 LABELS = {
     "logins_refused_total": "code",
     "protocol_errors_total": "code",
@@ -43,7 +43,7 @@ LABELS = {
     "log_lines_suppressed_total": "line",
 }
 
-# What is counted of copies between brokers (network_status.py), and what it is called.
+# Counters of copies between brokers (network_status.py), and their label values.
 _FATES = {
     "copies": "sent",
     "arrived": "received",
@@ -97,8 +97,8 @@ class Metrics:
         return HttpPage(str(text), TYPE)
 
     def health(self) -> HttpPage:
-        """200 while the broker serves clients, otherwise 503; a store that refuses, or is slow, is told, but is not the
-        end. Not `live`: only a restart helps."""
+        """200 while the broker serves clients, otherwise 503; a store that refuses or is slow is reported, with status
+        200. If `live` is false, only a restart helps."""
         broker = self._view()
         ended = broker.failure
         ready = broker.ready and not ended
@@ -125,27 +125,34 @@ def _traffic(text: _Text, broker: BrokerView) -> None:
     text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
     text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", counts.dead_letters)
     failed = counts.dead_letters_failed
-    text.add("dead_letters_failed_total", "counter", "Could not be moved there and stay where they are.", failed)
-    text.add("messages_duplicate_total", "counter", "Sent again and known already.", counts.duplicates)
+    text.add(
+        "dead_letters_failed_total",
+        "counter",
+        "Messages that could not be moved to the dead letters and stay in their queue.",
+        failed,
+    )
+    text.add("messages_duplicate_total", "counter", "Repeated publications that were discarded.", counts.duplicates)
 
 
 def _clients(text: _Text, broker: BrokerView) -> None:
     logged_in = sum(connection.logged_in for connection in broker.clients.connections.values())
     states = [({"state": "ready"}, logged_in), ({"state": "login"}, len(broker.clients.connections) - logged_in)]
     text.add("connections", "gauge", "Connections of clients.", states)
-    text.add("connections_refused_total", "counter", "Turned away: too many.", broker.connections_refused)
+    text.add(
+        "connections_refused_total", "counter", "Connections refused because of limits.", broker.connections_refused
+    )
     for name, counts, meaning in (
-        ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
-        ("protocol_errors_total", broker.engine.protocol_errors, "Connections ended for what they sent."),
+        ("logins_refused_total", broker.refused_logins, "Logins refused, by error code."),
+        ("protocol_errors_total", broker.engine.protocol_errors, "Connections ended because of a protocol error."),
         ("tls_handshakes_failed_total", broker.failed_handshakes.by_reason, "TLS handshakes that failed, by reason."),
         (
             "log_lines_suppressed_total",
             broker.suppressed_lines,
-            "Lines of the log left out, by kind: peers cause them.",
+            "Log lines suppressed by rate limits, by kind.",
         ),
     ):
         text.add(name, "counter", meaning, [({LABELS[name]: code}, count) for code, count in counts.items()])
-    text.add("logins_waiting", "gauge", "Log-ins that wait for a check of their password.", broker.waiting_logins)
+    text.add("logins_waiting", "gauge", "Logins that wait for a password check.", broker.waiting_logins)
 
 
 def _mailboxes(text: _Text, broker: BrokerView) -> None:
@@ -175,11 +182,13 @@ def _network(text: _Text, broker: BrokerView) -> None:
     waiting = [({"peer": str(peer)}, forwarder.link_waiting(peer)) for peer in network.links]
     text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
     text.add("routes", "gauge", "Other brokers that can be reached.", len(network.routes))
-    text.add("transit_messages", "gauge", "Persistent messages that others have not taken.", network.in_transit)
+    text.add(
+        "transit_messages", "gauge", "Persistent messages not yet acknowledged by the next broker.", network.in_transit
+    )
     counts = copy_counts(broker, network)
     text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
     fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
-    text.add("copies_total", "counter", "Copies between brokers, by what became of them.", fates)
+    text.add("copies_total", "counter", "Copies between brokers, by fate.", fates)
 
 
 def _admission(text: _Text, broker: BrokerView) -> None:
@@ -187,9 +196,9 @@ def _admission(text: _Text, broker: BrokerView) -> None:
     if admission is None:
         return
     if admission.rate_allowed is not None:
-        text.add("admission_rate", "gauge", "Messages a second that are admitted.", admission.rate_allowed)
-    text.add("admission_pauses_total", "counter", "Times that a publisher was made to wait.", admission.pauses)
-    text.add("admission_refused_total", "counter", "Publishers turned away.", admission.refused)
+        text.add("admission_rate", "gauge", "Messages per second that are admitted.", admission.rate_allowed)
+    text.add("admission_pauses_total", "counter", "Times that admission control paused a publisher.", admission.pauses)
+    text.add("admission_refused_total", "counter", "Publishers refused by admission control.", admission.refused)
 
 
 def _machine(text: _Text, broker: BrokerView, began: float) -> None:
@@ -203,7 +212,7 @@ def _machine(text: _Text, broker: BrokerView, began: float) -> None:
     text.add("resident_bytes", "gauge", "Resident memory of the process.", _resident_bytes())
     text.add("cpu_seconds_total", "counter", "Processor time.", usage.ru_utime + usage.ru_stime)
     text.add("start_time_seconds", "gauge", "When the broker started.", began)
-    text.add("ready", "gauge", "Whether clients are served.", int(broker.ready))
+    text.add("ready", "gauge", "1 while clients are served.", int(broker.ready))
 
 
 def _each(text: _Text, name: str, meaning: str, values: list[tuple[Mailbox, int]]) -> None:
@@ -213,8 +222,8 @@ def _each(text: _Text, name: str, meaning: str, values: list[tuple[Mailbox, int]
 def _store_state(writer: StoreThread | None) -> str:
     if writer is None:
         return "starting"
-    if writer.complaints.error is not None:
-        return writer.complaints.error.code
+    if writer.health.error is not None:
+        return writer.health.error.code
     return "slow" if writer.write_seconds > SLOW_SECONDS else "ok"
 
 

@@ -1,4 +1,4 @@
-"""What a broker sees of its network: links, routes, interests, what waits and what was counted. For /network."""
+"""The page /network: links, routes, interests, queues and counters of a broker's network, as JSON."""
 
 import json
 import time
@@ -41,7 +41,7 @@ def status(broker: BrokerView) -> dict[str, Any]:
 
 
 def copy_counts(broker: BrokerView, network: NetworkView) -> dict[str, int]:
-    """What became of copies between brokers: in the forwarding plane, and where persistent ones are kept."""
+    """Counters of the fates of copies between brokers, plain and persistent together."""
     counts: dict[str, int] = dict(broker.forwarder.network_stats())
     counts["expired"] += network.copies_expired
     counts["duplicates"] += network.copies_duplicate
@@ -50,8 +50,8 @@ def copy_counts(broker: BrokerView, network: NetworkView) -> dict[str, int]:
 
 
 def network_page(broker: BrokerView) -> HttpPage:
-    """404 for a broker that stands alone."""
+    """The page as JSON; 404 for a broker without a network."""
     seen = status(broker)
     if not seen:
-        return HttpPage("this broker stands alone: there is no [network] in its configuration\n", status=404)
+        return HttpPage("this broker has no network; configure [network] to join one\n", status=404)
     return HttpPage(json.dumps(seen) + "\n", "application/json")

@@ -1,4 +1,4 @@
-"""A very small HTTP server for a few read-only pages. GET only; everything a client can do is bounded."""
+"""A very small HTTP server for a few read-only pages. GET only; all resources of a client are bounded."""
 
 import asyncio
 import errno
@@ -36,7 +36,7 @@ class HttpEndpoint:
         self._handshakes = TlsHandshakes(
             connection_limits, failed or TlsFailures(LogRateLimit()), lambda: REQUEST_SECONDS
         )
-        self._door: Listener | None = None
+        self._listener: Listener | None = None
         self._clients: set[asyncio.Task[None]] = set()
 
     async def start(
@@ -44,14 +44,14 @@ class HttpEndpoint:
     ) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0.
 
-        Patience: for whoever has the port and is about to leave it.
+        `patience_seconds`: how long to retry while a process that is about to end still has the port.
         """
-        door = Listener(host, port, self._make, self._handshakes, tls)
+        listener = Listener(host, port, self._make, self._handshakes, tls)
         loop = asyncio.get_running_loop()
         until = loop.time() + patience_seconds
         while True:
             try:
-                await door.open()
+                await listener.open()
             except OSError as error:
                 if error.errno == errno.EADDRINUSE and loop.time() < until:
                     await asyncio.sleep(RETRY_SECONDS)
@@ -60,29 +60,29 @@ class HttpEndpoint:
                 raise UsageError(
                     "E_LISTEN", f"{reason}; choose another port in [metrics] or with --metrics-port"
                 ) from None
-            self._door = door
-            return door.port
+            self._listener = listener
+            return listener.port
 
     def filenos(self) -> list[int]:
-        """Of the sockets it listens on, for another process that takes its place while it pauses."""
-        return [] if self._door is None else self._door.filenos()
+        """File numbers of its sockets, for another process that accepts while it pauses."""
+        return [] if self._listener is None else self._listener.filenos()
 
     def pause(self) -> None:
-        if self._door is not None:
-            self._door.pause()
+        if self._listener is not None:
+            self._listener.pause()
 
     async def resume(self) -> None:
-        if self._door is not None:
-            await self._door.resume()
+        if self._listener is not None:
+            await self._listener.resume()
 
     def renew(self, tls: ssl.SSLContext) -> None:
-        """Another certificate for all who come from now on; if it is without TLS it stays so."""
-        if self._door is not None and self._door.tls is not None:
-            self._door.renew(tls)
+        """Use another certificate for new connections; an endpoint without TLS stays without."""
+        if self._listener is not None and self._listener.tls is not None:
+            self._listener.renew(tls)
 
     async def stop(self) -> None:
-        if self._door is not None:
-            self._door.close()
+        if self._listener is not None:
+            self._listener.close()
         for client in list(self._clients):
             client.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
@@ -114,20 +114,20 @@ class HttpEndpoint:
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             writer.transport.abort()
-        except Exception:  # it cannot say how it is: whoever asks must not take that for an answer
-            log.exception("internal error while answering a request for a page")
+        except Exception:  # no answer is better than a wrong one
+            log.exception("internal error while serving an HTTP request")
             writer.transport.abort()
 
     def _answer(self, head: bytes) -> HttpPage:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-            return HttpPage("this is not HTTP/1.1\n", status=400)
+            return HttpPage("malformed request: not HTTP/1.1\n", status=400)
         method, target = words[0], words[1].decode("ascii", errors="replace")
         if method != b"GET":
-            return HttpPage("only GET is answered\n", status=405)
+            return HttpPage("method not allowed: use GET\n", status=405)
         page = self._pages.get(target.split("?", 1)[0])
         return (
-            HttpPage("no such page; there are: " + " ".join(self._pages) + "\n", status=404) if page is None else page()
+            HttpPage("no such page; available: " + " ".join(self._pages) + "\n", status=404) if page is None else page()
         )
 
 

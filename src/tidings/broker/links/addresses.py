@@ -7,7 +7,7 @@ _ADDRESS = re.compile(r"(\[?[^\s/@\[\]]+\]?):([0-9]{1,5})")
 
 
 def is_address(text: str) -> bool:
-    """Whether this is a name or an address, and a port. One of IPv6 may be in brackets, or not: the last colon counts.
+    """True for a host name or address with a port. IPv6 addresses may be in brackets or not: the last colon counts.
 
     >>> [is_address(text) for text in ("10.0.0.5:7301", "broker.example:1", "[::1]:7301", "::1:7301")]
     [True, True, True, True]

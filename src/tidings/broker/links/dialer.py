@@ -1,7 +1,7 @@
 """Making a connection to another broker, with or without TLS.
 
-If the handshake fails because of what the peer has shown, it is told so: event loops close the socket before OpenSSL's
-alert is sent, and the peer would only see that somebody left.
+If the handshake fails because of what the peer has shown, the peer gets the alert: event loops close the socket
+before OpenSSL's alert is sent, and the peer would only see that the connection ended.
 """
 
 import asyncio

@@ -1,19 +1,19 @@
-"""How long the output of a link waits for more to travel with.
+"""Decides how long the output of a link waits to be sent together with more.
 
-A message is small beside the headers of its segment, so on a busy link it pays to wait until a segment is full. How
-long, depends on who publishes: clients that send when they please lose little by a wait of some milliseconds; clients
-that send the next message when the last was answered are held up by all of it, and then nothing more comes to travel
-with. So the long wait is tried, and measured:
+A message is small beside the headers of its segment, so on a busy link it pays to wait until a segment is full. The
+best wait depends on the publishers: those that send independently lose little by some milliseconds; those that send
+the next message when the last was answered are delayed by the whole wait, and then there is nothing more to send
+together. So the long wait is tried, and measured:
 
     short ──a number of writes for which more than one piece of output came on average──► long
       ▲                                                                                    │
       └──less came a second than before (then it is not tried again so soon), hardly ──────┘
-         anything came together, or it is time to measure anew
+         anything came together, or it is time to measure again
 """
 
 SHORT = 0.2  # of the long wait
 TURN_WRITES = 32
-TURNS_LONG = 64  # before the rate of short waits is measured anew
+TURNS_LONG = 64  # before the rate of short waits is measured again
 PATIENCE_TURNS_MAX = 256
 PAYS_PIECES = 1.15  # for each write: less means that nobody came to share
 SAME_RATE = 0.75  # of the bytes a second of before: less means that somebody waits for us

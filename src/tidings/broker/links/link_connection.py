@@ -29,7 +29,7 @@ ABORT_SECONDS = 5.0  # a peer that does not read our farewell is cut off
 
 
 class LinkTable(Protocol):
-    """Where connections of links report, and read how to send."""
+    """Receives the events of link connections, and holds their settings for sending."""
 
     @property
     def buffer(self) -> memoryview: ...
@@ -160,7 +160,7 @@ class LinkConnection(asyncio.BufferedProtocol):
             self._timer = loop.call_later(left, self._due)
 
     def _write_gathered(self, size: int) -> None:
-        """The first so many bytes of what was gathered."""
+        """The first bytes of the gathered output, at most this number."""
         pieces, data = len(self._gathered), b"".join(self._gathered)
         self._gathered = [data[size:]] if size < len(data) else []
         self._gathered_bytes = len(data) - size
@@ -212,5 +212,5 @@ class LinkConnection(asyncio.BufferedProtocol):
 
 
 def code_of(error: Exception | None) -> str:
-    """How to report what ended a connection: TLS does not go wrong by itself."""
+    """The code under which an error that ended a connection is reported."""
     return TLS if isinstance(error, ssl.SSLError) else ""

@@ -42,7 +42,7 @@ HANDSHAKES_MAX = (1024, 128)  # at a time: in all, and of one address
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Where links come in, and what proves a peer."""
+    """Settings of links: the listening address, and how peers are authenticated."""
 
     host: str = "127.0.0.1"
     port: int | None = 7301  # None: no links come in, this broker only dials
@@ -76,7 +76,7 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class LinkServices:
-    """What links need of their broker."""
+    """The parts of the broker that links use."""
 
     forwarder: Forwarder
     flushing: OutputFlush
@@ -168,7 +168,7 @@ class BrokerLinks:
         self._tell(LinkOpened(connection.name, number, dialled, challenge))
 
     def delay_ms(self, connection: LinkConnection) -> float:
-        """How long what goes out by this connection is held back, once it is known whose it is."""
+        """Artificial delay of output on this connection, once its peer is known."""
         return self.settings.delays_ms.get(connection.router, 0.0) if self.settings.delays_ms else 0.0
 
     def received(self, connection: LinkConnection, size: int) -> None:
@@ -206,7 +206,7 @@ class BrokerLinks:
     # --- called by the broker -------------------------------------------------------------------------------------
 
     def bandwidth_bytes_s(self, router: int) -> int:
-        """What the configuration says that the link carries each way; 0: nothing."""
+        """Configured bandwidth of the link in each direction; 0: not configured."""
         return self.settings.bandwidths_bytes_s.get(router, 0)
 
     def traffic(self, name: str) -> tuple[int, int]:
@@ -218,7 +218,7 @@ class BrokerLinks:
         match effect:
             case fx.Dial(connection=name, address=address):
                 self._dialling[name] = self._loop.create_task(self._dial(name, address))
-            case fx.Close(connection=name, reason=reason):
+            case fx.CloseLink(connection=name, reason=reason):
                 self._close(name, reason)
             case fx.SetTimer(name=name, at=at):
                 self._set_timer(name, at)
@@ -249,12 +249,12 @@ class BrokerLinks:
             connection.give_up()
             self.lost(connection, "given up")
             raise
-        except Exception as error:  # whatever it is: who is not told of it does not dial again
+        except Exception as error:  # of any kind: without a report the link would not be dialled again
             if not isinstance(error, OSError | ValueError):  # all that TLS complains of is one, too
                 log.exception("internal error while dialling %s", address)
             self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError), code_of(error)))
         finally:
-            if self._dialling.get(name) is connection.attempt:  # not if it is dialled anew
+            if self._dialling.get(name) is connection.attempt:  # not if it is being dialled again
                 del self._dialling[name]
 
     def _close(self, name: str, reason: str) -> None:
@@ -287,7 +287,7 @@ class BrokerLinks:
         self._tell(fx.Timer(name))
 
     def _judge(self, name: str) -> None:
-        """Whether the peer shows the certificate of its name, where that is asked for."""
+        """Check that the peer's certificate has the expected name, where certificates are required."""
         connection = self._connections.get(name)
         if connection is None:
             return

@@ -1,4 +1,4 @@
-"""Who may do what, where.
+"""Access rules: which user may carry out which operation on which destination.
 
 A rule names a user (or `*`, or a group), operations, a destination pattern, and whether it allows or denies. **The
 first rule that fits decides; if none fits, the answer is no.** Order is easy to read and to reason about; "the most
@@ -13,7 +13,7 @@ A subscription's pattern is a set of destinations, and the answer must hold for 
 An event type is such a pattern too: its events' topics and those of its subtypes (tidings.model.event_type_topics).
 
 A rule for receivers may carry a selector, which is ANDed to what they ask for. If a pattern spans parts with different
-selectors it is refused: whoever subscribes should know which restriction applies.
+selectors it is refused: a subscriber should know which restriction applies.
 
 >>> rules = Rules((Rule("*", DestinationPattern.parse("secret.>"), frozenset({"subscribe"}), allow=False),
 ...                Rule("*", DestinationPattern.parse(">"), frozenset({"subscribe"}))))
@@ -46,7 +46,7 @@ class Rule:
 
 
 def pattern_of_rule(table: AccessTable) -> DestinationPattern:
-    """Where it holds. A type's events have topics of their own, and its subtypes' are below them."""
+    """The destinations that a rule applies to. Events of a type have topics of their own, subtypes below them."""
     return DestinationPattern.parse(pattern_of(tuple(table.type.split("."))) if table.type else table.destination)
 
 
@@ -73,7 +73,7 @@ class AccessRules:
         )
 
     def concerning(self, user: str, groups: Iterable[str]) -> "AccessRules":
-        """Those that can ever matter to this user."""
+        """The rules that apply to this user."""
         there = tuple(groups)
         return AccessRules(tuple(rule for rule in self.rules if rule.concerns(user, there)))
 
@@ -94,7 +94,7 @@ class AccessRules:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A user who is logged in; the node's Principal. Rules of others are left out."""
+    """A logged-in user; the node's Principal. Rules of other users are left out."""
 
     name: str
     rules: AccessRules = field(repr=False)
@@ -110,7 +110,7 @@ class GroupMember:
 
 
 def covers(wide: DestinationPattern, narrow: DestinationPattern) -> bool:
-    """Whether every destination that `narrow` means is one that `wide` means."""
+    """True if `wide` contains every destination of `narrow`."""
     if wide.queue != narrow.queue:
         return False
     left, right = wide.name.split("."), narrow.name.split(".")
@@ -125,7 +125,7 @@ def covers(wide: DestinationPattern, narrow: DestinationPattern) -> bool:
 
 
 def overlap(one: DestinationPattern, other: DestinationPattern) -> bool:
-    """Whether some destination is meant by both."""
+    """True if some destination belongs to both."""
     if one.queue != other.queue:
         return False
     left, right = one.name.split("."), other.name.split(".")

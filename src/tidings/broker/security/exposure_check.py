@@ -1,4 +1,4 @@
-"""Who can reach a broker: nobody by accident, and what is unsafe not without a word."""
+"""Refuses to start a broker that would be reachable without authentication, and logs unsafe settings."""
 
 import logging
 
@@ -12,22 +12,24 @@ log = logging.getLogger("tidings.process")
 
 
 def check_exposure(configuration: Configuration, known: Users | None, name: str) -> None:
-    """Nobody becomes reachable for everybody by accident."""
+    """A ConfigError if other machines can reach a broker without users."""
     if known is not None:
         return
     problems = []
     remedy = f"add one: tidings user add NAME --file {configuration.users_file}"
     if configuration.access:
-        problems.append(f"{name}: access: there are rules but no users; {remedy}")
+        problems.append(f"{name}: access: access rules need users; {remedy}")
     if configuration.tls.client_ca:
-        problems.append(f"{name}: tls.client_ca: certificates name users, and there are none; {remedy}")
+        problems.append(f"{name}: tls.client_ca: certificates name users, and none are configured; {remedy}")
     if not configuration.users.allow_anonymous:
         if configuration.console.enabled and not is_loopback(configuration.console.host):
             host = configuration.console.host
-            problems.append(f"{name}: console.host: {host} can be reached from other machines, with no users; {remedy}")
+            problems.append(
+                f"{name}: console.host: {host} is reachable from other machines and no users are configured; {remedy}"
+            )
         problems += [
-            f"{name}: listeners: {listener.host} can be reached from other machines and there are no users; "
-            f"{remedy}, or write allow_anonymous = true in [users]"
+            f"{name}: listeners: {listener.host} is reachable from other machines and no users are configured; "
+            f"{remedy}, or set allow_anonymous = true in [users]"
             for listener in exposed(configuration)
         ]
     if problems:
@@ -35,14 +37,14 @@ def check_exposure(configuration: Configuration, known: Users | None, name: str)
 
 
 def note_exposure(configuration: Configuration) -> None:
-    """What others can read of a broker that has users."""
+    """Log settings of a broker with users that let others read passwords or messages."""
     file = configuration.users_file
     if file.stat().st_mode & 0o077:
-        note(log, logging.WARNING, "others can read the users file: chmod 600 it", file=file)
+        note(log, logging.WARNING, "the users file is readable by other users; run chmod 600 on it", file=file)
     console = configuration.console
     pages = [console] if console.enabled and not is_loopback(console.host) else []
     reached: list[ListenerTable | ConsoleTable] = [*exposed(configuration), *pages]
     for one in reached:
         if not one.tls:
             where = f"{one.host}:{one.port}"
-            note(log, logging.WARNING, "passwords and messages can be read on their way: no TLS", listener=where)
+            note(log, logging.WARNING, "no TLS: passwords and messages can be read in transit", listener=where)

@@ -1,4 +1,4 @@
-"""Who may come in and what they may do: the interface, and the one for a broker without users."""
+"""Authentication and authorization interface, and the open guard used when no users are configured."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,19 +12,20 @@ class Guard(Protocol):
 
     @property
     def open(self) -> bool:
-        """Everybody may come in and do everything: no need to ask."""
+        """True if every client has full access."""
 
     def log_in(self, hello: Hello, address: str, certificate: str) -> Principal:
-        """Who this is; a SecurityError if that is not proven."""
+        """The authenticated user; a SecurityError if authentication fails."""
 
     def log_in_at_once(self, hello: Hello, address: str, certificate: str) -> Principal | None:
-        """The same as far as it takes no time; None: `log_in` must say. A SecurityError if that need not be asked."""
+        """The same without expensive work; None: `log_in` must decide. A SecurityError if it would refuse anyway."""
 
     def proven(self, hello: Hello, address: str, certificate: str) -> bool:
-        """Whether this user has logged in from this address before."""
+        """True if this user has logged in from this address before."""
 
     def still(self, principal: Principal) -> bool:
-        """Whether what was so when `log_in` began is so now; asked by the thread that changes it."""
+        """True if entry and rules of the user are unchanged since `log_in` began; called by the thread that changes
+        them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Anybody:
 
 
 class OpenGuard:
-    """A broker without users: everybody on its listeners, which are on loopback unless told otherwise."""
+    """The guard of a broker without users: every client has full access. Its listeners are on loopback by default."""
 
     open = True
 

@@ -1,13 +1,13 @@
-"""Passwords that were right lately, for cheap checks of clients that come back.
+"""Caches recently verified passwords, for cheap checks of clients that reconnect.
 
 A memory-hard hash takes 0.1 s and more; a thousand clients that reconnect after a broken network would need minutes.
-After a password was found right by that hash, a keyed BLAKE2b of it is kept in memory: the next client with the same
-user and password is let in after microseconds. What does not fit counts for nothing here: it goes the long way, with
-its queue and its throttle, so guessing gains nothing.
+After a password was verified with that hash, a keyed BLAKE2b of it is kept in memory: the next login with the same
+user and password takes microseconds. A password that does not match is checked in full, with queue and throttle, so
+guessing gains nothing.
 
-The price: who can read the broker's memory finds the key and the digests, and can try passwords against them faster
-than against the users file. They never leave memory, the key is random for each process, an entry counts only for the
-user's entry of the users file with which it was made, and for REMEMBER_SECONDS.
+The price: an attacker that can read the broker's memory finds the key and the digests, and can try passwords against
+them faster than against the users file. They never leave memory, the key is random for each process, an entry
+counts only for the user's entry of the users file with which it was made, and for REMEMBER_SECONDS.
 """
 
 import hashlib
@@ -39,12 +39,12 @@ class KnownPasswords:
         return len(self._entries)
 
     def remember(self, now: float, user: User, password: str) -> None:
-        """It was found right by the hash of this entry of the users file."""
+        """Cache a password that was verified with the hash in this entry of the users file."""
         if password:
             self._entries[user.name] = _Entry(user, self._digest(user.name, password), now + REMEMBER_SECONDS)
 
     def fits(self, now: float, name: str, user: User | None, password: str) -> bool:
-        """Whether this password was found right lately. The work is the same for users that do not exist."""
+        """True if this password was verified recently. The work is the same for users that do not exist."""
         entry, digest = self._entries.get(name), self._digest(name, password)
         if entry is None or user is None:
             return False

@@ -1,6 +1,6 @@
-"""Log-in of clients: checks who they are and tells the engine.
+"""Authenticates clients and reports the result to the engine.
 
-Certificates and passwords that were right lately are checked at once. Other passwords wait in a queue (`login_queue`)
+Certificates and recently verified passwords are checked at once. Other passwords wait in a queue (`login_queue`)
 for one of a few threads, because each takes a memory-hard hash.
 """
 
@@ -24,12 +24,12 @@ from tidings.node.protocol_session import Hello
 
 log = logging.getLogger("tidings.broker")
 
-LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
-CHECK_SECONDS = 0.2  # that one takes, until it was measured
+LOGIN_THREADS = 2  # checks at a time: a memory-hard hash takes tens of megabytes
+CHECK_SECONDS = 0.2  # estimate for one check, until it was measured
 
 
 class LoginClient(Protocol):
-    """A connection, as far as its log-in needs it."""
+    """The part of a connection that its login uses."""
 
     number: int  # negative: it is gone
     address: str
@@ -62,7 +62,7 @@ class Login:
         self.guard = guard
         self.refused: Counter[str] = Counter()  # by code
         self._step, self._spawn, self._lines = step, spawn, lines
-        self._pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="log-in")
+        self._pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
         self._queue = LoginQueue[_Waiting]()
         self._free = LOGIN_THREADS
         self._check_seconds = CHECK_SECONDS
@@ -70,7 +70,7 @@ class Login:
 
     @property
     def waiting(self) -> int:
-        """Log-ins that wait for their password to be checked."""
+        """Logins that wait for a password check."""
         return len(self._queue)
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Login:
         shed = self._queue.put(one, prefix_of(connection.address), proven=proven)
         if shed is not None:
             seconds = max(1, round(len(self._queue) * self._check_seconds / LOGIN_THREADS))
-            reason = f"too many log-ins wait to be checked; try again in {seconds} s"
+            reason = f"too many logins wait for a password check; try again in {seconds} s"
             self._refuse(shed, SecurityError("E_LOGIN_BUSY", reason, fatal=True))
         self._check_next()
 
@@ -114,7 +114,7 @@ class Login:
         try:
             principal = await loop.run_in_executor(self._pool, self.guard.log_in, *given)
             if not self.guard.still(principal):
-                raise SecurityError("E_ACCESS_CHANGED", "what you may do has changed; log in again", fatal=True)
+                raise SecurityError("E_ACCESS_CHANGED", "the access rules have changed; log in again", fatal=True)
             self._accept(one, principal)
         except SecurityError as error:
             self._refuse(one, error)
@@ -130,6 +130,6 @@ class Login:
     def _refuse(self, one: _Waiting, error: SecurityError) -> None:
         self.refused[error.code] += 1
         user = (one.hello.user or one.certificate)[:100]
-        self._lines.note(log, logging.WARNING, "log-in refused", one.connection.address, user=user, code=error.code)
+        self._lines.note(log, logging.WARNING, "login refused", one.connection.address, user=user, code=error.code)
         if not one.gone:
             self._step(LoginRefused(one.number, error))

@@ -1,12 +1,12 @@
-"""The queue of log-ins that wait for their password to be checked.
+"""The queue of logins that wait for a password check.
 
-A check takes a memory-hard hash, so few run at a time, and whoever may connect can ask for one. Three rules keep
-strangers from closing the door to others:
+A check takes a memory-hard hash, so few run at a time, and every client that can connect may ask for one. Three rules
+keep strangers from locking out others:
 
 - Clients that are proven (the same user has logged in from the same address lately) go first; but every FAIR_TAKES-th
-  check is somebody else's, so that those do not wait without end.
+  check is taken from the others, so that they do not wait forever.
 - Within both classes address prefixes (IPv4 /24, IPv6 /48) take turns: one that asks often waits for itself.
-- The queue is bounded. When it is full the newest log-in of the longest prefix is turned away, before any hash is
+- The queue is bounded. When it is full the newest login of the longest prefix is turned away, before any hash is
   computed (McKenney, "Stochastic fairness queueing", 1990: drop from the longest queue).
 
 Pure: no threads, no clock.
@@ -30,7 +30,7 @@ class _Class(Generic[T]):
         self.count = 0
 
     def put(self, item: T, prefix: str) -> T | None:
-        """Returns what is turned away for it, or the item itself; None: nothing."""
+        """Returns the item that is refused, this or another; None: there is room."""
         self._by_prefix.setdefault(prefix, deque()).append(item)
         self.count += 1
         if self.count <= self._waiting_max:
@@ -74,7 +74,7 @@ class LoginQueue(Generic[T]):
         return self._proven.count + self._others.count
 
     def put(self, item: T, prefix: str, *, proven: bool) -> T | None:
-        """Returns the one that is turned away, this or another; None: there is room for all."""
+        """Returns the item that is refused, this or another; None: there is room."""
         return (self._proven if proven else self._others).put(item, prefix)
 
     def take(self) -> T | None:

@@ -1,9 +1,9 @@
-"""Log-ins that failed make the next try wait: guessing passwords must not pay.
+"""Delays logins after failures, so that guessing passwords does not pay.
 
 Failures are counted for the address they come from and for the user they name. After `failures_max` of them in a row
-the next try is refused, unchecked, for a time that doubles with each further failure. A stranger could so lock out a
-user on purpose; therefore, where a user has logged in before, only what is failed there in that user's name counts.
-A log-in clears the address, but of other users nothing: whoever has an account gains no guesses at another's.
+the next attempt is refused, unchecked, for a time that doubles with each further failure. A stranger could use that to
+lock out a user; therefore, at an address where a user has logged in before, only failures of that user there count.
+A login clears the address, but nothing of other users: an account gives no extra guesses at another one.
 Memory is bounded: each table forgets whatever has been quiet for longest.
 """
 
@@ -21,7 +21,7 @@ class _Record:
 
 
 class _Table:
-    """The last so many keys that something happened to."""
+    """A bounded table of the most recently used keys."""
 
     def __init__(self, entries_max: int) -> None:
         self._entries_max = entries_max
@@ -62,13 +62,13 @@ class Throttle:
         self._proven: _Table = _Table(entries_max)  # users at addresses from which they logged in before
 
     def wait_seconds(self, now: float, user: str, address: str) -> float:
-        """How long this user must wait at this address before the next try; 0: not at all."""
+        """Seconds that this user must wait at this address before the next attempt; 0: none."""
         proven = self._proven.get(_pair(user, address))
         records = (self._addresses.get(address), self._users.get(user)) if proven is None else (proven,)
         return max([0.0, *(record.until - now for record in records if record is not None)])
 
     def is_proven(self, user: str, address: str) -> bool:
-        """Whether this user has logged in from this address before."""
+        """True if this user has logged in from this address before."""
         return self._proven.get(_pair(user, address)) is not None
 
     def failed(self, now: float, user: str, address: str) -> None:
@@ -85,7 +85,7 @@ class Throttle:
             table.put(key, record)
 
     def succeeded(self, user: str, address: str) -> None:
-        """The address has shown that it knows one password: its slate is clean."""
+        """Forget the failures of an address that has proven one password."""
         self._addresses.forget(address)
         if self._proven.get(_pair(user, address)) is None:
             self._users.forget(user)  # in spite of the user's lock, so this was the user

@@ -36,7 +36,9 @@ class Cost:
     def __post_init__(self) -> None:
         power_of_two = self.n >= 2 and self.n & (self.n - 1) == 0
         if not power_of_two or self.r < 1 or not 1 <= self.p <= 16 or 128 * self.n * self.r > MEMORY_BYTES_MAX:
-            raise UsageError("E_PASSWORD_HASH", "scrypt's n must be a power of two, and 128 n r at most 256 MiB")
+            raise UsageError(
+                "E_PASSWORD_HASH", "scrypt needs n as a power of two, 1 <= p <= 16, and 128 n r of at most 256 MiB"
+            )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,7 +57,7 @@ class PasswordHash:
                 return PasswordHash(Cost(int(n), int(r), int(p)), *decoded)
         except binascii.Error:
             pass
-        raise UsageError("E_PASSWORD_HASH", "not a hash that `tidings user passwd` wrote")
+        raise UsageError("E_PASSWORD_HASH", "not a hash written by `tidings user passwd`")
 
     def __str__(self) -> str:
         salt, digest = (base64.b64encode(part).decode() for part in (self.salt, self.digest))
@@ -68,9 +70,9 @@ class PasswordHash:
 
 def hash_password(password: str, cost: Cost | None = None, *, salt: bytes | None = None) -> str:
     if not password:
-        raise UsageError("E_PASSWORD", "a password must not be empty")
+        raise UsageError("E_PASSWORD", "the password is empty; give at least one character")
     if len(password.encode(errors="surrogatepass")) > PASSWORD_BYTES_MAX:
-        raise UsageError("E_PASSWORD", f"a password has at most {PASSWORD_BYTES_MAX} bytes")
+        raise UsageError("E_PASSWORD", f"the password is too long; at most {PASSWORD_BYTES_MAX} bytes are allowed")
     cost, salt = cost or Cost(), salt or os.urandom(SALT_BYTES)
     return str(PasswordHash(cost, salt, _derive(password, cost, salt, HASH_BYTES)))
 

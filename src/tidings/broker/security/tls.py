@@ -9,7 +9,7 @@ PLAIN_PEER_ALERT = bytes((21, 3, 3, 0, 2, 2, 70))  # a record with an alert: fat
 
 
 class _Shaking(ssl.SSLObject):
-    """If the handshake fails the error takes along what OpenSSL has to say to the peer: event loops throw it away."""
+    """Attaches OpenSSL's alert for the peer to the error of a failed handshake: event loops discard it."""
 
     outgoing: ssl.MemoryBIO
 
@@ -41,16 +41,14 @@ class _Context(ssl.SSLContext):
 
 
 def farewell_of(error: OSError) -> bytes:
-    """The alert for the peer whose handshake failed so; empty if there is none."""
+    """The alert for a peer whose handshake failed with this error; empty if there is none."""
     if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
-        return (
-            PLAIN_PEER_ALERT  # OpenSSL says nothing to who does not speak TLS: a broker whose links are plain knows it
-        )
+        return PLAIN_PEER_ALERT  # OpenSSL sends none to a peer without TLS; brokers with plain links understand it
     return getattr(error, "farewell", b"")
 
 
 def server_context(tls: TlsTable) -> ssl.SSLContext:
-    """TLS 1.2 or later. A ConfigError names the file that does not do."""
+    """TLS 1.2 or later. A ConfigError names a file that cannot be used."""
     context = _Context(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -65,8 +63,8 @@ def server_context(tls: TlsTable) -> ssl.SSLContext:
 
 
 def link_contexts(certificate: str, key: str, ca: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """For links that come in, and for those that are dialled. Both ends must show a certificate that the CA signed; who
-    a peer is follows from its name and is the links' affair, not the host's."""
+    """For links that come in, and for those that are dialled. Both ends must present a certificate signed by
+    the CA; the links check the name in it, which is the broker's, not the host's."""
     contexts = _Context(ssl.PROTOCOL_TLS_SERVER), _Context(ssl.PROTOCOL_TLS_CLIENT)
     for context in contexts:
         context.minimum_version = ssl.TLSVersion.TLSv1_2

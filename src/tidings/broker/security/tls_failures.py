@@ -1,4 +1,4 @@
-"""TLS handshakes that came to nothing: counted by reason, and told in the log, but not as often as strangers like."""
+"""Counts failed TLS handshakes by reason, and logs them within the rate limits."""
 
 import logging
 import ssl
@@ -17,7 +17,7 @@ class TlsFailures:
     def failed(self, address: str, listener: str, error: OSError) -> None:
         reason, words = reason_of(error)
         self.by_reason[reason] += 1
-        if reason == "GONE":  # as whoever only looks whether the port is open does
+        if reason == "GONE":  # such as a port scan
             level, event = logging.DEBUG, "TLS handshake not finished"
         else:
             level, event = logging.WARNING, "TLS handshake failed"
@@ -25,7 +25,7 @@ class TlsFailures:
 
 
 def reason_of(error: OSError) -> tuple[str, str]:
-    """One of a few, to count by; and in words.
+    """A code to count by, and the reason as text.
 
     >>> reason_of(ConnectionResetError("reset by peer"))
     ('GONE', 'reset by peer')
@@ -37,4 +37,4 @@ def reason_of(error: OSError) -> tuple[str, str]:
         return reason, reason.lower().replace("_", " ")
     if isinstance(error, ConnectionAbortedError):  # the event loops' way to say it
         return "TIMEOUT", "not finished in time"
-    return "GONE", str(error) or "the client left"
+    return "GONE", str(error) or "the client disconnected"

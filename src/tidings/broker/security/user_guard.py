@@ -41,7 +41,7 @@ class UserGuard:
         throttle.lock_seconds_max = limits.login_lock_seconds_max
 
     def replace(self, users: Users, rules: AccessRules) -> frozenset[str]:
-        """New users and rules; returns the users for whom something is not as it was."""
+        """Replace users and rules; returns the users whose entry or rules have changed."""
         old, old_rules = self.users, self.rules
         self.users, self.rules, self._nobody = users, rules, _nobodys(users)
         with self._lock:
@@ -54,7 +54,7 @@ class UserGuard:
         )
 
     def log_in(self, hello: Hello, address: str, certificate: str) -> Principal:
-        """Who this is. A wrong password and an unknown user get the same answer after the same work."""
+        """The authenticated user. A wrong password and an unknown user get the same error after the same work."""
         name = hello.user or certificate
         with self._lock:
             self._check_throttle(name, address)
@@ -66,12 +66,11 @@ class UserGuard:
                 self._throttle.succeeded(name, address)
                 self._known.remember(self._clock(), user, hello.password)
         if user is None:
-            raise SecurityError("E_LOGIN", "user and password do not fit, or are missing", fatal=True)
+            raise SecurityError("E_LOGIN", "unknown user or wrong password", fatal=True)
         return self._member(user)
 
     def log_in_at_once(self, hello: Hello, address: str, certificate: str) -> Principal | None:
-        """Without a hash: by certificate, or by a password that was right lately. A password that does not fit counts
-        for nothing here: `log_in` judges it."""
+        """Authenticate without a hash: by certificate or recently verified password. `log_in` judges all others."""
         name = hello.user or certificate
         user = self.users.get(name)
         with self._lock:
@@ -90,14 +89,14 @@ class UserGuard:
         wait = self._throttle.wait_seconds(self._clock(), name, address)
         if wait > 0:
             self.throttled += 1
-            reason = f"too many failed log-ins; try again in {max(1, round(wait))} s"
+            reason = f"too many failed logins; try again in {max(1, round(wait))} s"
             raise SecurityError("E_LOGIN_THROTTLED", reason, fatal=True)
 
     def _member(self, user: User) -> GroupMember:
         return GroupMember(user.name, self.rules.concerning(user.name, user.groups), user)
 
     def still(self, principal: Principal) -> bool:
-        """Whether users and rules are for this one as they were when it proved who it is, which takes a while."""
+        """True if the user's entry and rules have not changed during its login, which takes a while."""
         user = self.users.get(principal.name)
         if user is None or not isinstance(principal, GroupMember):
             return False
@@ -111,12 +110,14 @@ class UserGuard:
         try:
             fits = (stored or self._nobody).fits(hello.password)
         except (MemoryError, ValueError):  # OpenSSL's way to say that there is no memory
-            raise SecurityError("E_LOGIN_BUSY", "cannot check passwords now; try again later", fatal=True) from None
+            raise SecurityError(
+                "E_LOGIN_BUSY", "not enough memory to check the password; try again later", fatal=True
+            ) from None
         return user if stored is not None and fits else None
 
 
 def _is_certified(name: str, hello: Hello, certificate: str) -> bool:
-    """Whoever signed the certificate has checked who it is."""
+    """True if the user is authenticated by certificate alone."""
     return bool(certificate) and certificate == name and not hello.password
 
 
@@ -125,7 +126,7 @@ def _concerning(rules: AccessRules, user: User | None) -> AccessRules | None:
 
 
 def _nobodys(users: Users) -> PasswordHash:
-    """What a password is compared with if there is no such user: fits none, and costs what the others' do."""
+    """The hash that passwords of unknown users are checked against: it matches none, and costs as much as others."""
     costs = [PasswordHash.parse(user.password).cost for user in users.by_name.values() if user.password]
     cost = max(costs, key=lambda cost: cost.n * cost.r * cost.p, default=Cost())
     return PasswordHash(cost, os.urandom(SALT_BYTES), os.urandom(HASH_BYTES))

@@ -1,12 +1,12 @@
-"""The users file: who may log in, with which password, in which groups.
+"""Reads and writes the users file: names, password hashes and groups of the users that may log in.
 
     [alice]
     password = "scrypt$n=32768,r=8,p=3$…$…"     # absent: alice logs in by certificate only
     groups = ["traders"]
 
 The file is written as a whole to another name and renamed, so a reader sees the old one or the new one; only its owner
-may read it. Once it exists, nobody gets in without being in it, even if it is empty: removing the last user must not
-open the broker to everybody.
+may read it. Once it exists, only users in it may log in, even if it is empty: removing the last user must not open the
+broker to everyone.
 """
 
 import fcntl
@@ -63,7 +63,7 @@ def check_name(name: str, what: str = "a user's name") -> str:
 
 
 def load(path: Path) -> Users:
-    """The users in the file; a ConfigError says what is wrong with it, never what a password's hash is."""
+    """The users in the file; a ConfigError lists its problems, without password hashes."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -96,7 +96,7 @@ def _user(name: str, table: object, problems: list[tuple[str, str]]) -> User:
         return User(name)
     for key in table:
         if key not in ("password", "groups"):
-            wrong(f"{key[:70]}: there is no such key; there are: password, groups")
+            wrong(f"{key[:70]}: unknown key; known keys: password, groups")
     password, groups = table.get("password", ""), table.get("groups", [])
     try:
         if password != "":
@@ -110,7 +110,7 @@ def _user(name: str, table: object, problems: list[tuple[str, str]]) -> User:
 
 
 def edit(path: Path, change: Callable[[Users], Users]) -> None:
-    """Change what the file has now; who edits it at the same time waits, or one would undo what the other did."""
+    """Change the file's current content; concurrent edits wait for each other, so that none is lost."""
     path.parent.mkdir(parents=True, exist_ok=True)
     directory = os.open(path.parent, os.O_RDONLY)
     try:
@@ -148,12 +148,12 @@ def _table(user: User) -> str:
 
 
 def add(users: Users, name: str, password: str | None, groups: frozenset[str], cost: Cost | None = None) -> Users:
-    """With one user more; without a password, one who logs in by certificate only."""
+    """The users with a new one, who without a password logs in by certificate only."""
     check_name(name)
     for group in groups:
         check_name(group, "a group's name")
     if users.get(name) is not None:
-        raise UsageError("E_USER_EXISTS", f"there is a user {name} already; change the password with `passwd`")
+        raise UsageError("E_USER_EXISTS", f"user {name} exists already; change the password with `tidings user passwd`")
     return users.with_user(User(name, "" if password is None else hash_password(password, cost), groups))
 
 
@@ -164,5 +164,5 @@ def change_password(users: Users, name: str, password: str, cost: Cost | None = 
 def known(users: Users, name: str) -> User:
     user = users.get(name)
     if user is None:
-        raise UsageError("E_USER_UNKNOWN", f"there is no user {name[:70]!r}")
+        raise UsageError("E_USER_UNKNOWN", f"there is no user {name[:70]!r}; add one with `tidings user add`")
     return user

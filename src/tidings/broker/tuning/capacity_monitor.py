@@ -2,8 +2,8 @@
 
 The broker's driver calls `observe` with what it has counted since it started; this takes differences, feeds the
 estimator (online.py) and keeps the last answer. The time a message occupies the broker is its CPU time; what the broker
-costs when nothing happens is so little that it is not told apart. Of the two kinds of model, every message by itself or
-batches, the one is shown that predicts the next second better.
+costs when nothing happens is so little that it is not told apart. Of the two kinds of model, every message on its own
+or batches, the one is shown that predicts the next second better.
 
 The estimator needs SciPy, which takes 46 MB when it is loaded: it is imported when the first messages have come.
 """

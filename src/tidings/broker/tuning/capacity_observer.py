@@ -55,7 +55,7 @@ class Observer(Protocol):
     def gauges(self) -> list[Gauge]: ...
 
     def rate_allowed(self, waiting_s_max: float, probability: float) -> float | None:
-        """Messages a second at which so many wait no longer than that; None: not known yet."""
+        """Messages per second at which this share of messages waits no longer than that; None: not known yet."""
 
 
 async def watch(observer: Observer, forwarder: Forwarder, aside: ExcludedCpuTime, admission: Admission | None) -> None:

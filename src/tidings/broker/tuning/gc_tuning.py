@@ -11,7 +11,7 @@ import gc
 YOUNG_OBJECTS = 100_000
 
 
-def search_seldom() -> None:
+def collect_seldom() -> None:
     """Once the broker has started."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""When to acknowledge at once what came from a socket.
+"""Decides if a socket acknowledges received data at once (TCP_QUICKACK).
 
 TCP may put its acknowledgements off, for 40 ms and more, in the hope that an answer carries them. Some clients cannot
 wait: one with a small send buffer, or one that sends in pieces with Nagle's algorithm, sends nothing more before. But

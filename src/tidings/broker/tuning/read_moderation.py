@@ -7,7 +7,7 @@ for answers is just held up. So it is tried, and measured:
 
     awake ──N small reads of one connection, nobody else about, at a rate of two reads and more a nap──► napping
       ▲                                                                                                     │
-      └──fewer messages came a second than before (then N doubles), or it is time to measure anew───────────┘
+      └──fewer messages came a second than before (then N doubles), or it is time to measure again─────────┘
 
 All connections sleep along; hence only while hardly anything but this one is read, and for no longer than it takes to
 deal with one large read.
@@ -24,7 +24,7 @@ NAP_SECONDS = 60e-6  # what is asked for
 GATHER_SECONDS = 110e-6  # about what passes from read to read: the system's timers are not that fine
 PHASE_READS = 16
 PATIENCE_READS_MAX = 8192
-PHASES = 64  # of napping, before the rate without naps is measured anew
+PHASES = 64  # of napping, before the rate without naps is measured again
 SAME_RATE = 0.75  # of the rate before: less means that somebody waits for us
 CROWD = 1.75  # reads of all connections for each read of this one: its subscribers may be heard of in each nap
 

@@ -1,4 +1,4 @@
-"""How much does a broker carry? Measured at a few points, fitted, predicted for another point, and measured there.
+"""Measures a broker's throughput at a few points, fits a model, predicts another point and measures there.
 
 The lab's method (docs/lab.md) in short: less time for each run, one run a point, and rates are those of a second of
 the broker's processor time. So the machine may be busy with other things, which the lab would not accept.
@@ -99,7 +99,7 @@ def measured(stage: Stage, name: str, vary: dict[str, list[Parameter]]) -> list[
 
 
 def plan(stage: Stage, model: Fitted) -> str:
-    """What the model says of the desks of this market at one broker."""
+    """The model's prediction for the desks of this market at one broker."""
     grade = sum(desk.received for desk in stage.desks) / max(1, len(stage.published))
     subscribers = len(stage.desks)
     answer = plan_capacity(SizingQuestion(model, subscribers, match_probability=min(1.0, grade / subscribers)))

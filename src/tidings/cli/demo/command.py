@@ -93,7 +93,7 @@ def steps() -> "list[Step]":
 
 
 def explain(stage: "Stage", step: "Step", error: Exception) -> None:
-    """What went wrong, where, and what the brokers said last."""
+    """Print the error, the step in which it happened, and the last log lines of the brokers."""
     stage.console.print(f"[red]The step “{step.title}” failed:[/red] {error}", highlight=False)
     if stage.running is None:
         return

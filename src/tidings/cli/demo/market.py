@@ -25,7 +25,7 @@ COUNTED = ("published", "delivered", "copies")
 
 @dataclass(slots=True)
 class Meter:
-    """What the brokers have counted, from look to look."""
+    """Differences of the brokers' counters between two readings."""
 
     times: list[float] = field(default_factory=list)
     counts: list[dict[str, dict[str, int]]] = field(default_factory=list)
@@ -80,7 +80,7 @@ def trade(stage: Stage) -> None:
         if desk.received != n
     ]
     if wrong:
-        raise TidingsError("E_DEMO_DELIVERY", f"not everybody got what they asked for: {'; '.join(wrong)}")
+        raise TidingsError("E_DEMO_DELIVERY", f"some desks did not receive the expected messages: {'; '.join(wrong)}")
 
 
 async def _trade(stage: Stage, meter: Meter) -> None:
@@ -139,9 +139,9 @@ async def publish(stage: Stage, client: Client, exchange: str) -> None:
 
 async def arrived(stage: Stage) -> None:
     """Until everybody has what they want, or nothing comes any more."""
-    wanted = sum(quotes.matches(stage.published, stage.desks)[0])
+    expected_total = sum(quotes.matches(stage.published, stage.desks)[0])
     latest, changed = -1, time.monotonic()
-    while (got := sum(desk.received for desk in stage.desks)) < wanted and time.monotonic() - changed < WAIT_S:
+    while (got := sum(desk.received for desk in stage.desks)) < expected_total and time.monotonic() - changed < WAIT_S:
         if got != latest:
             latest, changed = got, time.monotonic()
         await asyncio.sleep(0.1)
@@ -149,10 +149,10 @@ async def arrived(stage: Stage) -> None:
 
 
 def show_desks(stage: Stage, expected: list[int]) -> None:
-    table = Table("desk", "selector", "received", "wanted")
+    table = Table("desk", "selector", "received", "expected")
     for site in stage.network.members:
-        for desk, wanted in [pair for pair in zip(stage.desks, expected, strict=True) if pair[0].site == site][:2]:
-            table.add_row(desk.name, desk.selector, f"{desk.received:,}", f"{wanted:,}")
+        for desk, matching in [pair for pair in zip(stage.desks, expected, strict=True) if pair[0].site == site][:2]:
+            table.add_row(desk.name, desk.selector, f"{desk.received:,}", f"{matching:,}")
     table.caption = f"two of {stage.scale.desks} at each site"
     stage.console.print(table)
 

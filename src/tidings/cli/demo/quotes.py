@@ -1,4 +1,4 @@
-"""What the market does: prices of stocks at three exchanges, and desks that each want a small part of them."""
+"""The simulated market: stock prices at three exchanges, and desks that each subscribe to a small part of them."""
 
 import random
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def feed(exchange: str, seed: int) -> Iterator[tuple[str, dict[str, Value]]]:
 
 
 def desks(sites: list[str], each: int) -> list[Desk]:
-    """So many at each site, each with a selector of its own."""
+    """This number of desks at each site, each with a selector of its own."""
     rng = random.Random(1)
     return [
         Desk(site, f"{site}-desk-{number}", selector(rng, number, EXCHANGES.get(site, "LSE")))
@@ -71,12 +71,12 @@ def encoded_predicate(desk: Desk) -> bytes:
     return encode_predicate(predicate_of(DestinationPattern.parse(PATTERN), Selector(desk.selector)))
 
 
-def matches(messages: list[Message], wanted: list[Desk]) -> tuple[list[int], list[list[int]]]:
+def matches(messages: list[Message], desks: list[Desk]) -> tuple[list[int], list[list[int]]]:
     """By desk: how many messages it should get. By message: which desks want it."""
     matcher = IndexedMatcher()
-    predicates = [encoded_predicate(desk) for desk in wanted]
+    predicates = [encoded_predicate(desk) for desk in desks]
     ends = np.cumsum([len(one) for one in predicates], dtype=np.uint64)
-    matcher.add_many(np.arange(len(wanted), dtype=np.uint32), b"".join(predicates), ends)
+    matcher.add_many(np.arange(len(desks), dtype=np.uint32), b"".join(predicates), ends)
     encoded = map(encode_message, messages)
     batch = MessageBatch.from_messages(
         b"".join(part for one in encoded for part in (len(one).to_bytes(4, "little"), one)),
@@ -84,4 +84,4 @@ def matches(messages: list[Message], wanted: list[Desk]) -> tuple[list[int], lis
     )
     offsets, found = matcher.match(batch)
     by_message = [part.tolist() for part in np.split(found, offsets[1:-1])] if messages else []
-    return np.bincount(found, minlength=len(wanted)).tolist(), by_message
+    return np.bincount(found, minlength=len(desks)).tolist(), by_message

@@ -1,4 +1,4 @@
-"""What was recorded, analysed by Spark: the brokers' histories, the archive of quotes, the lab's runs."""
+"""Analyses the records with Spark: the brokers' histories, the archive of quotes, the lab's runs."""
 
 import os
 import shutil
@@ -69,7 +69,7 @@ def analyse(stage: Stage) -> None:
 
 @contextmanager
 def errors_to(path: Path) -> Iterator[None]:
-    """What the Java machine and its children have to say goes to a file: at every start they warn of the same."""
+    """Redirect the error output of the JVM and its children to a file: they repeat the same warnings at every start."""
     before = os.dup(2)
     with path.open("ab") as file:
         os.dup2(file.fileno(), 2)
@@ -104,16 +104,16 @@ def gather(stage: Stage) -> None:
         about = {"publisher": message.id.publisher, "broker": message.id.broker, "ms": message.id.ms}
         rows.append({"id": bytes(message.id), **about, "source": "demo", "size": len(encoded), "message": encoded})
     SegmentWriter(segments, MESSAGES, "demo").append(rows, round(time.time() * 1000))
-    wanted = {
+    columns = {
         "number": list(range(len(stage.desks))),
         "router": [stage.network.members[desk.site].router for desk in stage.desks],
         "predicate": [quotes.encoded_predicate(desk) for desk in stage.desks],
     }
     types = pa.schema([("number", pa.int64()), ("router", pa.int64()), ("predicate", pa.binary())])
     (stage.work / "desks").mkdir(exist_ok=True)
-    pq.write_table(pa.table(wanted, types), stage.work / "desks" / "desks.parquet")
+    pq.write_table(pa.table(columns, types), stage.work / "desks" / "desks.parquet")
 
 
 def _no_tables(folder: str, names: list[str]) -> set[str]:
-    """What lies beside segments: catalogues, locks, what is being written."""
+    """Files beside segments: catalogues, locks, incomplete segments."""
     return {name for name in names if ("." in name and not name.endswith(".parquet")) or name in ("lock", "since")}

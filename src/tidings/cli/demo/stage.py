@@ -1,4 +1,4 @@
-"""What the steps of the demo share: the console, the folders, the network, and what they have found out.
+"""State shared by the steps of the demo: the console, the folders, the network and the findings.
 
 A step is a function of the stage. It adds findings, which become the summary, and sections, which become the page.
 """
@@ -16,7 +16,7 @@ from tidings.model.message import Message
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much of everything."""
+    """Sizes of the demo."""
 
     conjunctions: tuple[int, ...] = (1_000, 10_000, 100_000)
     desks: int = 8  # subscribers at each site

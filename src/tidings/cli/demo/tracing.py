@@ -1,4 +1,4 @@
-"""Where did this message go? Asked at a broker that had nothing to do with its publication."""
+"""Traces a message at a broker that was not involved in its publication."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from tidings.tracking.query.path import Path
 
 
 def trace_message(stage: Stage) -> None:
-    message, wanted = choose(stage)
+    message, receivers = choose(stage)
     assert message.id is not None
     site = next(one for one, member in stage.network.members.items() if member.router != message.id.broker)
     path = asyncio.run(_ask(stage.url(site), message.id))
@@ -22,8 +22,8 @@ def trace_message(stage: Stage) -> None:
     stage.tell(f"{message.destination} {dict(message.properties)}, asked at {site}; brokers: {names}\n")
     stage.console.print(as_tree(path))
     got = {one.peer for hop in path.hops for one in hop.subscribers}
-    if not wanted <= got:
-        raise TidingsError("E_DEMO_TRACE", f"the trace does not know of {', '.join(sorted(wanted - got))}")
+    if not receivers <= got:
+        raise TidingsError("E_DEMO_TRACE", f"the trace lacks the receivers {', '.join(sorted(receivers - got))}")
     worst = max(
         [hop.probability for hop in path.hops] + [one.probability for hop in path.hops for one in hop.subscribers]
     )
@@ -36,15 +36,15 @@ def trace_message(stage: Stage) -> None:
 
 
 def choose(stage: Stage) -> tuple[Message, set[str]]:
-    """A quote that desks at several sites wanted, and their names."""
-    _, wanted = quotes.matches(stage.published, stage.desks)
+    """A quote that matched desks at several sites, and their names."""
+    _, matching = quotes.matches(stage.published, stage.desks)
 
     def reach(number: int) -> tuple[int, int]:
-        sites = {stage.desks[one].site for one in wanted[number]}
-        return len(sites), len(wanted[number])
+        sites = {stage.desks[one].site for one in matching[number]}
+        return len(sites), len(matching[number])
 
     best = max(range(len(stage.published)), key=reach)
-    return stage.published[best], {stage.desks[one].name for one in wanted[best]}
+    return stage.published[best], {stage.desks[one].name for one in matching[best]}
 
 
 async def _ask(url: str, message: MessageId) -> Path:

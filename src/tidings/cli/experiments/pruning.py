@@ -34,7 +34,7 @@ def pruning_command(
     hours: Annotated[float, typer.Option(min=0.01, max=1000.0, help="Of the mobile experiment.")] = 6.0,
     seed: Annotated[int, typer.Option()] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 2,
-    again: Annotated[bool, typer.Option("--again", help="Do runs anew that the folder has.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat runs that the folder has.")] = False,
     output: Annotated[Path, typer.Option(help="Where data and pictures go.")] = Path("out/pruning"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -74,7 +74,7 @@ def pruning_command(
 def run_all(
     console: Console, runs: list[SweepRun], jobs: int, folder: Path, again: bool
 ) -> list[tuple[SweepRun, AnyResult]]:
-    """All of them, so many at the same time, in the order given."""
+    """Run all of them, a number at a time, in the given order."""
     results: list[tuple[SweepRun, AnyResult]] = []
     with Progress(console=console, transient=True) as progress, ProcessPoolExecutor(jobs) as pool:
         task = progress.add_task("simulating", total=len(runs))

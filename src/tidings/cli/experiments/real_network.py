@@ -1,9 +1,10 @@
 """`tidings net experiment …`: the papers' experiments with real broker processes on this machine."""
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -98,12 +99,7 @@ def scale_out(
     Example: tidings net experiment scale-out --brokers 8 --peak 20 --seconds 20
     """
     console = Console(stderr=as_json)
-    for one in variant or VARIANTS:
-        if one not in VARIANTS:
-            raise UsageError("E_VARIANT", f"{one} is not one of {', '.join(VARIANTS)}")
-    for size in brokers or SIZES:
-        if size not in SIZES:
-            raise UsageError("E_BROKERS", f"{size} is not one of {', '.join(map(str, SIZES))}")
+    _check_sizes(brokers or SIZES, variant or VARIANTS)
     _check_rates(constant)
     if constant:
         name, profile = "constant", [Stretch(rate, rate, seconds) for rate in constant]
@@ -125,17 +121,8 @@ def scale_out(
                     real_network.measure(size, one, profile, seed).save(path)
             found.append(RealMeasurement.load(path))
     data = [one.brief() for one in found]
-    output.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(map(found_json, data))
-    (output / f"scale_out_{name}.json").write_text(f"[\n{lines}\n]\n")
-    real_network_figures.draw(found, output / f"scale_out_{name}.png")
-    console.print(_scale_table(found))
-    for run in found:
-        late, why = run.limit()
-        if why:
-            console.print(f"{run.brokers} brokers, {run.variant}: fell behind in second {late}: {why}")
-    if constant:
-        console.print(_constant_table(found))
+    _write_scale(output, name, found, data)
+    _print_scale(console, found, constant=bool(constant))
     console.print(f"data and picture in [bold]{output}[/bold]")
     if as_json:
         typer.echo(found_json(data))
@@ -151,7 +138,7 @@ def costs(
     output: Output = OUTPUT,
     as_json: AsJson = False,
 ) -> None:
-    """What a message costs a broker's processor, from four real brokers; for the simulator (needs root).
+    """Measure the processor time per message on four real brokers, for the simulator (needs root).
 
     Example: tidings net experiment costs && tidings sim experiment large-network --costs out/net-experiments/costs.json
     """
@@ -173,10 +160,36 @@ def costs(
         typer.echo(found_json(asdict(found)))
 
 
+def _write_scale(output: Path, name: str, found: list[RealMeasurement], data: list[dict[str, Any]]) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(map(found_json, data))
+    (output / f"scale_out_{name}.json").write_text(f"[\n{lines}\n]\n")
+    real_network_figures.draw(found, output / f"scale_out_{name}.png")
+
+
+def _print_scale(console: Console, found: list[RealMeasurement], *, constant: bool) -> None:
+    console.print(_scale_table(found))
+    for run in found:
+        late, why = run.limit()
+        if why:
+            console.print(f"{run.brokers} brokers, {run.variant}: fell behind in second {late}: {why}")
+    if constant:
+        console.print(_constant_table(found))
+
+
+def _check_sizes(brokers: Sequence[int], variants: Sequence[str]) -> None:
+    for one in variants:
+        if one not in VARIANTS:
+            raise UsageError("E_VARIANT", f"{one} is not one of {', '.join(VARIANTS)}")
+    for size in brokers:
+        if size not in SIZES:
+            raise UsageError("E_BROKERS", f"{size} is not one of {', '.join(map(str, SIZES))}")
+
+
 def _check_rates(rates: list[float] | None) -> None:
     for rate in rates or ():
         if not 0 < rate <= RATE_MAX:
-            raise UsageError("E_RATE", f"{rate:g} messages a second; more than 0 and at most {RATE_MAX:,} are possible")
+            raise UsageError("E_RATE", f"{rate:g} messages a second; give more than 0 and at most {RATE_MAX:,}")
 
 
 def _scale_table(found: list[RealMeasurement]) -> Table:
@@ -192,7 +205,7 @@ def _scale_table(found: list[RealMeasurement]) -> Table:
 
 
 def _constant_table(found: list[RealMeasurement]) -> Table:
-    table = Table("brokers", "variant", "asked for", "input", "output wanted", "output")
+    table = Table("brokers", "variant", "asked for", "input", "output expected", "output")
     for one in found:
         for stretch, *rates in one.stretches():
             table.add_row(str(one.brokers), one.variant, f"{stretch.last:g}", *(f"{rate:.0f}" for rate in rates))
@@ -207,7 +220,7 @@ def _table(found: list[PruningMeasurement]) -> Table:
         "most bytes waiting at a broker": [str(max(one.queue_bytes_max.values())) for one in found],
         "publication delay, ms: mean, p90, max": [_delay(one.delay_ms) for one in found],
         "… before the removals": [_delay(one.delay_before_ms) for one in found],
-        "seconds until nothing more was said": [f"{one.removal_seconds:.1f}" for one in found],
+        "seconds until control traffic ended": [f"{one.removal_seconds:.1f}" for one in found],
         "table entries, all brokers": [str(sum(one.entries.values())) for one in found],
         "preserved": [str(one.preserved) for one in found],
     }

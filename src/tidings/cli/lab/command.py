@@ -29,7 +29,7 @@ from tidings.lab.servers import install_activemq
 
 FOLDER = Path("lab-data")
 Folder = Annotated[Path, typer.Option(help="Where measurements are kept.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -81,16 +81,16 @@ def run(
     """
     require("pyarrow", "scipy", extra="lab")
     names = experiments.thesis() if what == ["all"] else what
-    wanted = [_changed(experiments.read(Path(name)), server, runs, seconds, busy=busy) for name in names]
-    if install and any("activemq" in one.servers for one in wanted):
+    chosen = [_changed(experiments.read(Path(name)), server, runs, seconds, busy=busy) for name in names]
+    if install and any("activemq" in one.servers for one in chosen):
         install_activemq()
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
-    execution = Execution(wanted, folder)
+    execution = Execution(chosen, folder)
     _carry_out(execution, console)
     found = read_results(folder)
     shown = Console()
-    for one in wanted:
+    for one in chosen:
         shown.print(as_table([each for each in found if each.title == one.title], shown.width))
     if execution.given_up:
         remedy = "run it again to try once more" + ("" if busy else ", or with --busy if the machine does other things")
@@ -184,15 +184,15 @@ def fit(
 
 
 def _of_one_unit(found: list[PointResult], *, busy: bool) -> list[PointResult]:
-    """What was measured without --busy, if there is any; those rates and the others do not go into one model."""
+    """Results measured without --busy, if there are any; rates of both kinds do not fit into one model."""
     units = {one.per_cpu_second for one in found}
     if busy and True not in units:
-        raise UsageError("E_LAB_RESULTS", "nothing of it was measured with --busy: fit without, or measure so")
+        raise UsageError("E_LAB_RESULTS", "no results measured with --busy; fit without it, or measure with it")
     if len(units) > 1:
         of = "with --busy, not to that without" if busy else "without --busy; --busy takes the other"
         Console(stderr=True).print(f"fitted to what was measured {of}", highlight=False)
-    wanted = busy or False not in units
-    return [one for one in found if one.per_cpu_second == wanted]
+    per_cpu_second = busy or False not in units
+    return [one for one in found if one.per_cpu_second == per_cpu_second]
 
 
 def report(

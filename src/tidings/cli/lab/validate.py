@@ -27,7 +27,7 @@ def validate(
     measure: Annotated[bool, typer.Option(help="Measure what is missing; otherwise only compare.")] = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the costs of batches here.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw prediction and measurement into this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit the costs of batches on some loads, predict others, and measure them.
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 # Beyond these nobody asks, and far beyond them powers of the numbers are no floats any more.
 SUBSCRIBERS_MAX = PUBLISHERS_MAX = 10**9
 BODY_MAX = 10**12
-COUNT_MAX = 10**15  # messages with so many receivers
+COUNT_MAX = 10**15  # limit of each count in the file
 FILTERS_MAX_EACH, COMPONENTS_MAX = 1e9, 1e6
 RATE_MIN, RATE_MAX = 1e-6, 1e12  # a message in eleven days is no load
 WAITING_MAX_S = 1e9
@@ -58,7 +58,7 @@ def capacity(
     grades: Annotated[
         Path | None, typer.Option(help="Measured instead: a JSON list, how many messages had 0, 1, 2 … receivers.")
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Messages a second that are wanted.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Required messages per second.")] = None,
     waiting: Annotated[float, typer.Option(help="The longest waiting time that is acceptable, ms.")] = 100.0,
     probability: Annotated[float, typer.Option(help="… for this share of the messages.")] = 0.9999,
     publishers: Annotated[
@@ -66,14 +66,14 @@ def capacity(
     ] = 1,
     components: Annotated[float, typer.Option(help="Comparisons in one filter.")] = 1.0,
     body: Annotated[int, typer.Option(min=0, max=BODY_MAX, help="Bytes of a body, for links.")] = 0,
-    brokers: Annotated[int, typer.Option(min=1, help="Also answer for a network of so many.")] = 1,
+    brokers: Annotated[int, typer.Option(min=1, help="Number of brokers of a network to answer for too.")] = 1,
     topology: Annotated[str, typer.Option(help=f"Of the network: {', '.join(TOPOLOGIES)}.")] = "ring",
     link: Annotated[float | None, typer.Option(help="Bytes a second a link carries.")] = None,
     batches: Annotated[
         Path | None, typer.Option(help="Also by batches: costs that tidings lab validate -o costs.json wrote.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw waiting time against rate here (.svg, .png).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Throughput and waiting times of a scenario, and what a demand needs.
 

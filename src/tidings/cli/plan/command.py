@@ -20,7 +20,7 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "ki": 2**10, "Mi": 2**20, "
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="What settings does a wish need?")
+    group = typer.Typer(no_args_is_help=True, help="Compute settings from requirements.")
     group.command("capacity")(capacity)
     group.command("encoding")(encoding)
     group.command("tracking")(tracking)
@@ -34,8 +34,8 @@ def tracking(
     jitter: Annotated[int, typer.Option(help="T_j: jitter of the network and skew between brokers, ms.")] = 0,
     skew: Annotated[int, typer.Option(help="The least skew tolerance T_s that is acceptable, ms.")] = 10,
     persist: Annotated[int | None, typer.Option(help="The longest T_p that is acceptable, ms.")] = None,
-    mode: Annotated[Mode, typer.Option(help="What T_p does to a filter that is not full.")] = Mode.RETAIN,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    mode: Annotated[Mode, typer.Option(help="What happens at T_p to a filter that is not full.")] = Mode.RETAIN,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Parameters of message tracking: filter size, capacity, hashes, T_p, T_s.
 
@@ -79,7 +79,7 @@ def as_table(plan: TrackingPlan) -> Table:
         ("skew", f"{plan.skew_between_brokers_ms:,} ms", "between brokers: skew_between_brokers_ms, at least"),
         ("|M|", str(plan.matching_set_max), "filters that can match one message, at most"),
         ("fpp", f"{plan.fpp:.2e}", "of a full filter"),
-        ("efpp", f"{plan.efpp:.2e}", f"wanted: {plan.wishes.efpp:.2e}"),
+        ("efpp", f"{plan.efpp:.2e}", f"requested: {plan.wishes.efpp:.2e}"),
         ("disk", f"{plan.bytes_per_message:.2f} bytes", "a message and history, full filters"),
         ("stores", f"{plan.stores_per_second:.2f} /s", "writes at the peak rate"),
     ):

@@ -29,9 +29,9 @@ def encoding(
     goal: Annotated[float, typer.Option(min=1.0, help="Destinations against the exact number.")] = 1.05,
     sample: Annotated[int, typer.Option(min=1, help="Messages, without --messages.")] = 1000,
     seed: Annotated[int, typer.Option()] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Grade, M and k of the encoding of interests: as small as possible, as precise as wanted.
+    """Grade, M and k of the encoding of interests: as small as possible at the requested precision.
 
     Without --filters and --messages the workload is the B-DRP paper's. It shows, for each encoding, to how many brokers
     messages are sent against how many really match, and how large a broker's advertisement is.

@@ -18,12 +18,12 @@ from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.overlay.topology.graph import Graph
 from tidings.routing.covering.messages import (
-    Advertise,
     AdvertisementId,
-    Publication,
-    Subscribe,
-    SubscriptionId,
-    Unsubscribe,
+    CoveringAdvertise,
+    CoveringPublication,
+    CoveringSubscribe,
+    CoveringUnsubscribe,
+    FilterId,
 )
 from tidings.routing.covering.policies import make_policy
 from tidings.sim.covering import CoveringNetwork
@@ -100,25 +100,25 @@ class _Mobile:
         self.network = CoveringNetwork(graph, lambda: make_policy(options.policy), service=options.service)
         self.calendar = self.network.calendar
         self.number = 0
-        self.at: list[tuple[int, SubscriptionId, Predicate]] = []  # region, id and filter of each mobile subscriber
-        self.monitors: list[tuple[int, SubscriptionId, Predicate]] = []
+        self.at: list[tuple[int, FilterId, Predicate]] = []  # region, id and filter of each mobile subscriber
+        self.monitors: list[tuple[int, FilterId, Predicate]] = []
 
-    def subscribe(self, region: int, filter: Predicate) -> tuple[int, SubscriptionId, Predicate]:
+    def subscribe(self, region: int, filter: Predicate) -> tuple[int, FilterId, Predicate]:
         self.number += 1
-        id = SubscriptionId(self.rng.choice(self.regions[region]), self.number)
-        self.network.tell(id.router, Subscribe(id, filter))
+        id = FilterId(self.rng.choice(self.regions[region]), self.number)
+        self.network.tell(id.router, CoveringSubscribe(id, filter))
         return region, id, filter
 
-    def move(self, who: list[tuple[int, SubscriptionId, Predicate]], every_ms: float) -> None:
+    def move(self, who: list[tuple[int, FilterId, Predicate]], every_ms: float) -> None:
         index = self.rng.randrange(len(who))
         region, id, filter = who[index]
         if id.number:
-            self.network.tell(id.router, Unsubscribe(id))
-            who[index] = (region, SubscriptionId(0, 0), filter)  # away
+            self.network.tell(id.router, CoveringUnsubscribe(id))
+            who[index] = (region, FilterId(0, 0), filter)  # away
             self.calendar.after(self.options.away_s * 1000, self.come_back, who, index)
         self.calendar.after(every_ms, self.move, who, every_ms)
 
-    def come_back(self, who: list[tuple[int, SubscriptionId, Predicate]], index: int) -> None:
+    def come_back(self, who: list[tuple[int, FilterId, Predicate]], index: int) -> None:
         region, _, filter = who[index]
         who[index] = self.subscribe(region, filter)
 
@@ -126,7 +126,7 @@ class _Mobile:
         id = self.rng.choice(self.offered)
         attributes: dict[str, int] = {"x": self.rng.randrange(WORLD), "y": self.rng.randrange(WORLD)}
         message = encode_message(Message(Destination("t"), attributes, str(self.calendar.now).encode()))
-        self.network.tell(id.router, Publication(id, 0, 0, message))
+        self.network.tell(id.router, CoveringPublication(id, 0, 0, message))
         self.calendar.after(self.options.publish_ms, self.publish)
 
     def sample(self) -> None:
@@ -146,7 +146,7 @@ class _Mobile:
         anything = Predicate.of(Constraint("x", Op.EXISTS), Constraint("y", Op.EXISTS))
         self.offered = [AdvertisementId(self.rng.choice(routers), number) for number in range(options.publishers)]
         for adv in self.offered:
-            self.network.tell(adv.router, Advertise(adv, anything))
+            self.network.tell(adv.router, CoveringAdvertise(adv, anything))
         self.result.events += calendar.run()
         self.monitors = [self.subscribe(region, anything) for region in range(REGIONS)]
         self.result.events += calendar.run()

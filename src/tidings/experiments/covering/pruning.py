@@ -35,13 +35,13 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.routing.covering.messages import (
-    Advertise,
     AdvertisementId,
-    Hand,
-    Publication,
-    Subscribe,
-    SubscriptionId,
-    Unsubscribe,
+    CoveringAdvertise,
+    CoveringHandOver,
+    CoveringPublication,
+    CoveringSubscribe,
+    CoveringUnsubscribe,
+    FilterId,
 )
 from tidings.routing.covering.policies import make_policy
 from tidings.sim.covering import CoveringNetwork
@@ -111,7 +111,7 @@ class _Experiment:
         self.delays: list[float] = []
         self.progress = progress
 
-    def on_hand(self, router: int, hand: Hand) -> None:
+    def on_hand(self, router: int, hand: CoveringHandOver) -> None:
         sent = self.sent_at.get(hand.publication.message)
         if sent is not None:
             self.delays += [self.calendar.now - sent] * len(hand.subscriptions)
@@ -130,30 +130,33 @@ class _Experiment:
             if self.progress is not None:
                 self.progress(self.calendar.now)
 
-    def deploy(self) -> list[tuple[int, SubscriptionId]]:
+    def deploy(self) -> list[tuple[int, FilterId]]:
         """Advertisements, then all subscriptions; the roots."""
         options, network = self.options, self.network
         anything = Predicate.of(Constraint("class", Op.EXISTS), Constraint("x", Op.EXISTS))
         for publisher in PUBLISHERS:
-            self.calendar.at(0.0, network.tell, publisher, Advertise(AdvertisementId(publisher, 1), anything))
+            self.calendar.at(0.0, network.tell, publisher, CoveringAdvertise(AdvertisementId(publisher, 1), anything))
         self._run(1000.0)
         wanted = families(options.subscriptions, options.families, options.degree, self.rng, options.clustered)
         roots, at = [], self.calendar.now
         for number, edge in enumerate(SUBSCRIBERS):
             self.calendar.at(
-                at, network.tell, edge, Subscribe(SubscriptionId(edge, 1_000_000 + number), of_class(PROBE))
+                at,
+                network.tell,
+                edge,
+                CoveringSubscribe(FilterId(edge, 1_000_000 + number), of_class(PROBE)),
             )
         for number, one in enumerate(wanted):
             at += options.subscribe_ms
-            id = SubscriptionId(one.router, number)
-            self.calendar.at(at, network.tell, one.router, Subscribe(id, one.filter))
+            id = FilterId(one.router, number)
+            self.calendar.at(at, network.tell, one.router, CoveringSubscribe(id, one.filter))
             if one.root:
                 roots.append((one.router, id))
         self._run(at)
         self.result.events += self.calendar.run()
         return self.rng.sample(roots, options.unsubscriptions)
 
-    def publish_and_remove(self, roots: list[tuple[int, SubscriptionId]]) -> None:
+    def publish_and_remove(self, roots: list[tuple[int, FilterId]]) -> None:
         options, calendar = self.options, self.calendar
         start = calendar.now
         for number in range(options.publications):
@@ -168,7 +171,7 @@ class _Experiment:
             for router, one in brokers.items()
         }
         for number, (router, id) in enumerate(roots):
-            calendar.at(begin + number * options.unsubscribe_ms, self.network.tell, router, Unsubscribe(id))
+            calendar.at(begin + number * options.unsubscribe_ms, self.network.tell, router, CoveringUnsubscribe(id))
         probing = begin + len(roots) * options.unsubscribe_ms + options.probe_after_s * 1000
         for number in range(options.probes):
             self._publish_at(probing + number * options.publish_ms, PROBE, -1 - number)
@@ -182,7 +185,7 @@ class _Experiment:
         message = encode_message(Message(Destination("t"), attributes, str(number).encode()))
         if name == PROBE:
             self.sent_at[message] = at
-        publication = Publication(AdvertisementId(publisher, 1), 0, 0, message)
+        publication = CoveringPublication(AdvertisementId(publisher, 1), 0, 0, message)
         self.calendar.at(at, self.network.tell, publisher, publication)
 
     def _sample(self) -> None:

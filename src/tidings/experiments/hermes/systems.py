@@ -24,21 +24,21 @@ from tidings.model.predicate import Predicate
 from tidings.overlay.topology.graph import Graph, shortest_tree
 from tidings.routing.bdrp.interests import InterestEncoding, LocalInterests
 from tidings.routing.covering.messages import (
-    Advertise,
     AdvertisementId,
+    CoveringAdvertise,
+    CoveringHandOver,
     CoveringMessage,
+    CoveringPublication,
+    CoveringSubscribe,
+    CoveringUnadvertise,
+    CoveringUnsubscribe,
+    FilterId,
     Join,
     Packed,
-    Publication,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
 )
-from tidings.routing.covering.messages import Hand as CoveringHand
-from tidings.routing.covering.messages import SubscriptionId as CoveringId
 from tidings.routing.covering.policies import make_policy
 from tidings.routing.hermes import HermesOptions
-from tidings.routing.hermes.messages import Hand, SubscriptionId
+from tidings.routing.hermes.messages import HermesHandOver, HermesSubscriptionId
 from tidings.routing.hermes.tables import ALWAYS
 from tidings.sim.covering import CoveringNetwork
 from tidings.sim.hermes import HermesNetwork
@@ -99,7 +99,7 @@ class HermesSystem:
         for client in clients:
             broker = self.network.brokers[client.broker]
             for name in client.types:
-                id, now = SubscriptionId(client.broker, next(self._tokens)), self.network.calendar.now
+                id, now = HermesSubscriptionId(client.broker, next(self._tokens)), self.network.calendar.now
                 self.network.do(client.broker, broker.subscribe(now, next(self._tokens), id, name, ALWAYS))
             self.network.calendar.run()
 
@@ -110,7 +110,7 @@ class HermesSystem:
         self.network.calendar.run()
         return self._trip
 
-    def _hand(self, router: int, hand: Hand) -> None:
+    def _hand(self, router: int, hand: HermesHandOver) -> None:
         self._trip.notified[router] += len(hand.subscriptions)
 
     def _crossed(self, source: int, to: int, publication: object) -> None:
@@ -140,35 +140,35 @@ class CovAdvSystem:
             for name in client.types:
                 id = AdvertisementId(client.broker, next(self._numbers))
                 self._own[client.broker, name] = id
-                self.network.tell(client.broker, Advertise(id, filter_of(name)))
+                self.network.tell(client.broker, CoveringAdvertise(id, filter_of(name)))
             self.network.calendar.run()
 
     def subscribe(self, clients: Iterable[HermesClient]) -> None:
         for client in clients:
             for name in client.types:
-                id = CoveringId(client.broker, next(self._numbers))
-                self.network.tell(client.broker, Subscribe(id, filter_of(name)))
+                id = FilterId(client.broker, next(self._numbers))
+                self.network.tell(client.broker, CoveringSubscribe(id, filter_of(name)))
             self.network.calendar.run()
 
     def publish(self, broker: int, name: str) -> Trip:
         self._trip = Trip(broker)
-        self.network.tell(broker, Publication(self._own[broker, name], 0, 0, event_of(name)))
+        self.network.tell(broker, CoveringPublication(self._own[broker, name], 0, 0, event_of(name)))
         self.network.calendar.run()
         return self._trip
 
-    def _hand(self, router: int, hand: CoveringHand) -> None:
+    def _hand(self, router: int, hand: CoveringHandOver) -> None:
         self._trip.notified[router] += len(hand.subscriptions)
 
     def _crossed(self, source: int, to: int, message: CoveringMessage) -> None:
         match message:
-            case Publication():
+            case CoveringPublication():
                 self.sent["publications"] += 1
                 self._trip.links.append((source, to))
-            case Advertise():
+            case CoveringAdvertise():
                 self.sent["advertisements"] += 1
-            case Subscribe():
+            case CoveringSubscribe():
                 self.sent["subscriptions"] += 1
-            case Unadvertise() | Unsubscribe() | Packed() | Join():
+            case CoveringUnadvertise() | CoveringUnsubscribe() | Packed() | Join():
                 pass  # what is taken back is not counted for any system, nor are trees; this policy does not pack
             case _:
                 assert_never(message)

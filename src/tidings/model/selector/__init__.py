@@ -64,7 +64,7 @@ class Selector:
     def __init__(self, text: str) -> None:
         """Read a selector; a SelectorError says what is wrong with the text, and where."""
         if not isinstance(text, str):
-            raise SelectorError("E_SELECTOR_TEXT", f"a selector is a str, not {type(text).__name__}", position=0)
+            raise SelectorError("E_SELECTOR_TEXT", f"a selector must be a str, not {type(text).__name__}", position=0)
         self.text = text
         self.tree = parse(text)
         if len(text) > _SAFE_LENGTH or text.count("(") > _SAFE_PARENTHESES:
@@ -86,12 +86,12 @@ class Selector:
 
     @property
     def exact(self) -> bool:
-        """Whether the conjunctions hold nowhere else; if not, run the program on what they let through."""
+        """Reports whether the conjunctions hold nowhere else; if not, run the program on what they let through."""
         return self._translation.exact
 
     @cached_property
     def predicate(self) -> Predicate:
-        """What goes to matchers and over the network: the conjunctions, and the program if they are not exact."""
+        """The predicate for matchers and other brokers: the conjunctions, and the program if they are not exact."""
         return Predicate(self.conjunctions, None if self.exact else self.program)
 
     @cached_property

@@ -1,9 +1,9 @@
-"""From a tree to a predicate: a disjunction of conjunctions of constraints.
+"""Translates a syntax tree to a predicate: a disjunction of conjunctions of constraints.
 
 For each condition e two predicates exist: T(e), when it is true, and F(e), when it is false. They are built without
 ever negating a predicate: T(NOT e) = F(e), T(a AND b) = T(a) x T(b), F(a AND b) = F(a) + F(b), and dually for OR. For a
-constraint c, T is c and F is `c.negate()`: present, and not so. That makes "unknown" come out right by itself, because
-neither holds for a missing attribute.
+constraint c, T is c and F is `c.negate()`: present, and not so. So "unknown" comes out right, because neither
+holds for a missing attribute.
 
 Not everything fits. A comparison of two attributes, or with arithmetic, is no constraint; and the product of many ORs
 is too large. What does not fit is replaced by something weaker, so that the predicate is always a *necessary*
@@ -68,7 +68,7 @@ _FLIPPED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT
 
 
 def translate(tree: Expression, conjunctions_max: int = CONJUNCTIONS_MAX) -> Translation:
-    """T(tree), with at most so many conjunctions (at least 1)."""
+    """T(tree), with at most `conjunctions_max` conjunctions (at least 1)."""
     return _Translator(conjunctions_max).side(tree, True)
 
 
@@ -275,7 +275,7 @@ def _decided(fixed: Constraint, value: Value, constraints: Sequence[Constraint])
 
 
 def _elsewhere(constraint: Constraint, kind: Kind) -> bool:
-    """Whether it asks for another kind, and neither is text: nothing reads as two of number, boolean and bytes."""
+    """Reports whether it asks for another kind and neither is text: no text reads as two of number, boolean, bytes."""
     return not constraint.negated and not constraint.kinds & {Kind.STRING, kind}
 
 
@@ -291,7 +291,7 @@ def _merge(conjunctions: Sequence[Constraints]) -> tuple[Constraints, bool]:
 
 
 def _common(name: str, alternatives: list[list[Constraint]]) -> list[Constraint]:
-    """What all alternatives say of one attribute: one of these values, or the same constraints, or that it exists."""
+    """The constraints on one attribute that all alternatives imply: IN of all values, equal constraints, or EXISTS."""
     choices = [_choices(one) for one in alternatives]
     if all(one is not None for one in choices):
         return [_one_of(name, [value for one in choices for value in one or ()])]

@@ -1,4 +1,4 @@
-"""What a selector says of a message: true, false or unknown.
+"""Evaluates a selector against a message: true, false or unknown.
 
 Only NULL, a missing property, makes a comparison unknown; values of different kinds are simply not equal, not unequal
 and not ordered. AND, OR and NOT follow Kleene's three-valued logic; a value that is not a boolean counts as false

@@ -23,7 +23,7 @@ TOKENS_MAX = 16384
 
 
 class Symbol(IntEnum):
-    """What a token is."""
+    """The kinds of tokens."""
 
     END = 0
     IDENTIFIER = 1
@@ -80,7 +80,7 @@ _NAMES = {symbol: f"'{sign}'" for sign, symbol in _SIGNS.items()} | {
 
 
 def describe(symbol: Symbol) -> str:
-    """What error messages call it."""
+    """The token's name in error messages."""
     return _NAMES.get(symbol, symbol.name)
 
 
@@ -117,7 +117,7 @@ class Token(NamedTuple):
 def tokenize(text: str) -> list[Token]:
     """All tokens and, at the end, one END. A number may be 2**63, which only a minus sign makes a 64-bit int."""
     if len(text) > TEXT_MAX:
-        raise SelectorError("E_SELECTOR_LIMIT", f"longer than {TEXT_MAX} characters", position=TEXT_MAX)
+        raise SelectorError("E_SELECTOR_LIMIT", f"selector is longer than {TEXT_MAX} characters", position=TEXT_MAX)
     tokens: list[Token] = []
     for match in _TOKEN.finditer(text):
         group = match.lastgroup
@@ -125,7 +125,7 @@ def tokenize(text: str) -> list[Token]:
             continue
         position, spelt = match.start(), match.group()
         if len(tokens) == TOKENS_MAX:
-            raise SelectorError("E_SELECTOR_LIMIT", f"more than {TOKENS_MAX} tokens", position=position)
+            raise SelectorError("E_SELECTOR_LIMIT", f"selector has more than {TOKENS_MAX} tokens", position=position)
         if group == "sign":
             tokens.append(Token(_SIGNS[spelt], None, position))
         elif group == "word":

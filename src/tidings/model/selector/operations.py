@@ -1,4 +1,4 @@
-"""What operators do to values, where None is NULL (docs/wire.md, "Program"). One place for tree and program.
+"""The operators on values, where None is NULL (docs/wire.md, "Program"). One place for tree and program.
 
 Two ints give an int (division truncates towards zero), or the nearest float where the exact result does not fit in
 64 bits; an int divided by int zero is NULL. A float operand makes it float arithmetic as in IEEE 754, except

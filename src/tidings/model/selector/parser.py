@@ -89,7 +89,9 @@ class _Parser:
 
     def _nested(self, level: int, position: int) -> Expression:
         if self.depth == DEPTH_MAX:
-            raise SelectorError("E_SELECTOR_LIMIT", f"nested deeper than {DEPTH_MAX} levels", position=position)
+            raise SelectorError(
+                "E_SELECTOR_LIMIT", f"selector is nested deeper than {DEPTH_MAX} levels", position=position
+            )
         self.depth += 1
         inside = self._expression(level)
         self.depth -= 1
@@ -311,7 +313,7 @@ def _identifier(node: Expression, user: str) -> Identifier:
 
 
 def _ends_inside_escape(text: str, escape: str) -> bool:
-    """Whether the last character is an escape that is not itself escaped."""
+    """Reports whether the last character is an escape that is not itself escaped."""
     return (len(text) - len(text.rstrip(escape))) % 2 == 1
 
 

@@ -99,9 +99,11 @@ class _Assembler:
         self.code += operand
         self.depth += _growth(code)
         if self.depth > STACK_MAX:
-            raise SelectorError("E_SELECTOR_LIMIT", "nested too deep to be run", position=node.position)
+            raise SelectorError(
+                "E_SELECTOR_LIMIT", "selector is nested too deep to be compiled", position=node.position
+            )
         if len(self.code) > PROGRAM_BYTES_MAX:
-            raise SelectorError("E_SELECTOR_LIMIT", "too long to be run", position=node.position)
+            raise SelectorError("E_SELECTOR_LIMIT", "selector is too long to be compiled", position=node.position)
 
     def add(self, node: Expression) -> None:
         match node:
@@ -147,7 +149,7 @@ class _Assembler:
 
 
 def _growth(code: Code) -> int:
-    """How many more values are on the stack afterwards."""
+    """The change of the stack's depth."""
     if code <= Code.ATTR:
         return 1
     return 0 if code in _UNARY else -1
@@ -156,7 +158,7 @@ def _growth(code: Code) -> int:
 Operand: TypeAlias = Value | tuple[Value, ...] | Pattern | None
 
 
-class Program:
+class SelectorProgram:
     """A program that has been read and found sound."""
 
     def __init__(self, code: bytes) -> None:
@@ -169,13 +171,13 @@ class Program:
             instruction = _read_instruction(reader)
             growth = _growth(instruction[0])
             if depth < 1 - growth:
-                raise _refused("E_CODEC_PROGRAM", "the stack runs empty", start)
+                raise _refused("E_CODEC_PROGRAM", "stack underflow", start)
             depth += growth
             if depth > STACK_MAX:
-                raise _refused("E_CODEC_PROGRAM", f"the stack is deeper than {STACK_MAX}", start)
+                raise _refused("E_CODEC_PROGRAM", f"the stack grows beyond {STACK_MAX} values", start)
             self.instructions.append(instruction)
         if depth != 1:
-            raise _refused("E_CODEC_PROGRAM", "a program ends with exactly one value", len(code))
+            raise _refused("E_CODEC_PROGRAM", "a program must leave exactly one value on the stack", len(code))
 
     def run(self, properties: Properties) -> bool | None:
         stack: list[Maybe] = []
@@ -195,8 +197,8 @@ class Program:
 
 
 @lru_cache(maxsize=256)
-def _program(code: bytes) -> Program:
-    return Program(code)
+def _program(code: bytes) -> SelectorProgram:
+    return SelectorProgram(code)
 
 
 def run(code: bytes, properties: Properties) -> bool | None:
@@ -208,7 +210,7 @@ def _read_instruction(reader: Reader) -> tuple[Code, Operand]:
     start = reader.position
     number = reader.take(1, "a code")[0]
     if not Code.CONST <= number <= Code.OR:
-        raise _refused("E_CODEC_PROGRAM", f"unknown code {number}", start)
+        raise _refused("E_CODEC_PROGRAM", f"unknown instruction {number}", start)
     code = Code(number)
     match code:
         case Code.CONST:

@@ -159,7 +159,7 @@ def signed(sign: Operator, operand: Expression, position: int = 0) -> Expression
 
 
 def bounds(node: Between) -> And:
-    """What BETWEEN stands for: `operand >= low AND operand <= high`."""
+    """The two comparisons that BETWEEN abbreviates: `operand >= low AND operand <= high`."""
     low = Compare(Op.GE, node.operand, node.low, position=node.position)
     return And((low, Compare(Op.LE, node.operand, node.high, position=node.position)), position=node.position)
 

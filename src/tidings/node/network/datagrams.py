@@ -6,7 +6,7 @@ from dataclasses import replace
 from tidings.node.network.link_channels import LinkChannels
 from tidings.overlay.effects import Router
 from tidings.routing.control.messages import Datagram
-from tidings.routing.unicast.link_state import LinkState
+from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import Unicast
 
 
@@ -18,7 +18,7 @@ class Datagrams:
     def topology(self) -> Mapping[Router, Collection[Router]]:
         """Who can be reached, with their links where these are known."""
         unicast = self._unicast()
-        known = unicast.links if isinstance(unicast, LinkState) else {}
+        known = unicast.links if isinstance(unicast, LinkStateUnicast) else {}
         return {router: tuple(known.get(router, ())) for router in (self._router, *unicast.reachable())}
 
     def post(self, router: Router, payload: bytes) -> bool:

@@ -54,7 +54,7 @@ class LinkSessions:
         self._network.opened(told.connection, told.number, proven=handshake is None)
         if handshake is not None:
             self._plane.send(told.number, encode_frame(CHALLENGE_FRAME, handshake.challenge))
-        here = fx.Connected(told.connection) if told.dialled else fx.Accepted(told.connection)
+        here = fx.Connected(told.connection) if told.dialled else fx.LinkAccepted(told.connection)
         self._network.step(now.steady_ms, here)
 
     def lost(self, now: Now, told: fx.Lost) -> None:
@@ -94,7 +94,7 @@ class LinkSessions:
         """What the network asks of the driver."""
         out = self._network.take()
         for effect in out:
-            if isinstance(effect, fx.Close):
+            if isinstance(effect, fx.CloseLink):
                 self._forget(effect.connection)
         return out
 

@@ -42,7 +42,7 @@ from tidings.routing.control.messages import Datagram, FloodAck, FloodItem, Floo
 from tidings.routing.control.pan_codec import SCHEME as PAN
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
-from tidings.routing.unicast.link_state import LinkState
+from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import COST_MAX
 from tidings.routing.unicast.protocol import TIMER as UNICAST_TIMER
 
@@ -153,7 +153,7 @@ class Network:
                 self._forget_connection(connection)
             case (
                 fx.Timer()
-                | fx.Accepted()
+                | fx.LinkAccepted()
                 | fx.Connected()
                 | fx.Received()
                 | fx.Authenticated()
@@ -182,7 +182,7 @@ class Network:
         """What came by this link makes no sense: give it up."""
         connection = self._wires.names.get(number)
         if connection is not None:
-            self.out.append(fx.Close(connection, error.code))
+            self.out.append(fx.CloseLink(connection, error.code))
             self.step(now, fx.Lost(connection, str(error), code=error.code))
 
     def relayed(self, now_ms: int, event: Relayed) -> None:
@@ -256,10 +256,10 @@ class Network:
                     self._arrived(peer, message)
                 case fx.Transmit(connection=connection, message=message):
                     self._wires.transmit(connection, message)
-                case fx.Close(connection=connection):
+                case fx.CloseLink(connection=connection):
                     self.out.append(effect)
                     self._forget_connection(connection)
-                case fx.PushBack() | fx.Release():
+                case fx.PushBack() | fx.ReleaseLink():
                     pass  # the plane keeps the books of what it sends
                 case fx.Dial() | fx.Authenticate() | fx.SetTimer() | fx.Report():
                     self.out.append(effect)
@@ -306,7 +306,7 @@ class Network:
                 self._panned(self.pan.heard(self.clock.now, peer, payload))
             case SchemeMessage():
                 self._routed(self.scheme.learn(self.clock.now, (peer, message)))
-            case FloodItem() | FloodAck() | FloodSummary() if not isinstance(self.unicast, LinkState):
+            case FloodItem() | FloodAck() | FloodSummary() if not isinstance(self.unicast, LinkStateUnicast):
                 self._routed(self.flood.receive(self.clock.now, peer, message))
             case _:
                 self._routed(self.unicast.receive(self.clock.now, peer, message))

@@ -27,6 +27,7 @@ from itertools import islice
 from tidings.delivery.mailbox import NEW, PERHAPS_SEEN
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
 from tidings.errors import CodecError, StoreError, TidingsError
+from tidings.model.reader import Reader, put_varint
 from tidings.node.clients.publish_dedup import copy_refused
 from tidings.node.completions import ConfirmCopy, DeliverRelayed, ForwardMessage, RelayCompletion, RememberEntry
 from tidings.node.encoded_message import ID, expires_ms_of
@@ -36,7 +37,6 @@ from tidings.node.mailboxes.stored_backlog import StoredBacklog
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.plane import NetworkPlane
 from tidings.overlay.effects import Router
-from tidings.routing.control.codec import ControlReader, put_varint
 
 KIND = "transit"
 HEADER_BYTES = 4  # of a stored item: version, 0, the message's priority (as in a message), 0
@@ -420,7 +420,7 @@ def decode_item(blob: bytes) -> tuple[bytes, list[Router]]:
     """
     if blob[:1] != b"\x01":
         raise CodecError("E_TRANSIT_VERSION", "an item of another version", position=0)
-    reader = ControlReader(blob)
-    reader.at = HEADER_BYTES
+    reader = Reader(blob, family="CONTROL")
+    reader.position = HEADER_BYTES
     routers = [reader.varint(2**32 - 1) for _ in range(reader.count())]
-    return blob[reader.at :], routers
+    return blob[reader.position :], routers

@@ -84,7 +84,7 @@ class Links:
         return [fx.Transmit(link.connection, message)] if link else []
 
     def step(self, now: float, told: fx.Input) -> list[LinkEffect]:
-        if isinstance(told, fx.Accepted):
+        if isinstance(told, fx.LinkAccepted):
             return self._accept(now, told.connection)
         name = told.name.removeprefix("link ") if isinstance(told, fx.Timer) else told.connection.partition("#")[0]
         link = self._links.get(name)
@@ -112,7 +112,7 @@ class Links:
         if connection in self._links or "#" in connection or connection.startswith("to:"):
             raise UsageError("E_LINK_STATE", f"connection {connection!r}: the name is taken")
         if len(self._links) - len(self._chosen) >= ACCEPTED_MAX:
-            return [fx.Close(connection, "E_LINK_LIMIT")]
+            return [fx.CloseLink(connection, "E_LINK_LIMIT")]
         link = Link(connection, self.greeting, self.options, self._rng)
         self._links[connection] = link
         return link.accept(now)

@@ -139,7 +139,7 @@ class Link:
 
     def refuse(self, now: float, refusal: Refuse) -> list[LinkEffect]:
         """End the link and tell the peer why."""
-        out: list[LinkEffect] = [fx.Transmit(self.connection, refusal), fx.Close(self.connection, refusal.code)]
+        out: list[LinkEffect] = [fx.Transmit(self.connection, refusal), fx.CloseLink(self.connection, refusal.code)]
         if refusal.code in MISFITS:
             out.append(fx.Report(refusal.code, f"refused {self.name}: {_shown(refusal.reason)}", self._stranger))
         return self._done([*out, *self._fall(now, Trigger.REFUSED, f"{refusal.code}: {refusal.reason}")])
@@ -159,7 +159,7 @@ class Link:
         if self.state is LinkState.CLOSED:
             return []
         if self.state is not LinkState.DOWN:
-            out.append(fx.Close(self.connection, reason))
+            out.append(fx.CloseLink(self.connection, reason))
         return out + self._fall(now, Trigger.STOP, reason)
 
     def ping(self, now: float) -> list[LinkEffect]:
@@ -191,7 +191,7 @@ class Link:
             case fx.Timer():
                 self._armed = None
                 return self._done(list(self._tick(now)))
-            case fx.Authenticated() | fx.Denied() | fx.Accepted():
+            case fx.Authenticated() | fx.Denied() | fx.LinkAccepted():
                 raise UsageError("E_LINK_STATE", f"{type(told).__name__} is for the owner of link {self.name}")
             case _ if told.connection != self.connection or self.state in (LinkState.DOWN, LinkState.CLOSED):
                 return []  # an echo of an attempt that is over
@@ -222,7 +222,7 @@ class Link:
             case Refuse():
                 return self._refused(now, message)
             case Goodbye():
-                out: list[LinkEffect] = [fx.Close(self.connection, "goodbye")]
+                out: list[LinkEffect] = [fx.CloseLink(self.connection, "goodbye")]
                 reason = "goodbye" if self._stranger else f"goodbye: {message.reason}"
                 return self._done(out + self._fall(now, Trigger.LOST, reason))
             case LinkPing() if live:
@@ -242,7 +242,7 @@ class Link:
     def _refused(self, now: float, refusal: Refuse) -> list[LinkEffect]:
         """Whom this broker dialled may say why not. Of who came in, and may be anybody, only a known code counts: its
         words could pretend to be advice."""
-        out: list[LinkEffect] = [fx.Close(self.connection, refusal.code)]
+        out: list[LinkEffect] = [fx.CloseLink(self.connection, refusal.code)]
         told = refusal.code == NUMBER or refusal.code in MISFITS
         if self._stranger:
             code = refusal.code if told else "LINK_DOWN"
@@ -291,7 +291,7 @@ class Link:
         assert self.peer is not None
         before = self.queue.paused
         self.queue.credited(message.bytes_done)
-        return [fx.Release(self.peer.router)] if before and not self.queue.paused else []
+        return [fx.ReleaseLink(self.peer.router)] if before and not self.queue.paused else []
 
     # States and deadlines.
 
@@ -364,7 +364,7 @@ class Link:
         if "dial" in due:
             yield from self.start(now)
         elif "handshake" in due or "dead" in due:
-            yield fx.Close(self.connection, "timeout")
+            yield fx.CloseLink(self.connection, "timeout")
             if self.state is LinkState.UP:  # the timer was so late that both deadlines passed
                 self._move(Trigger.QUIET)
             yield from self._fall(now, Trigger.TIMEOUT, f"no progress while {self.state.value}")

@@ -27,9 +27,9 @@ from tidings.kernel.reference_matrix import minimal_vectors
 from tidings.matching.encoding import SET_ELEMENTS_MAX, Encoding, minimal_sets
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
+from tidings.model.reader import Reader, put_varint
 from tidings.overlay.link.greeting import ANY
 from tidings.routing.bdrp.antichain import Antichain
-from tidings.routing.control.codec import ControlReader, put_varint
 
 ELEMENT_BYTES = 8
 
@@ -153,31 +153,27 @@ def encode_change(change: Change, row_bytes: int) -> bytes:
 
 
 def decode_change(data: bytes, row_bytes: int) -> Change:
-    reader = ControlReader(data)
+    reader = Reader(data, family="CONTROL")
     removed, added = _rows(reader, row_bytes), _rows(reader, row_bytes)
-    if reader.at != len(data):
-        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
+    reader.finish("the message")
     return Change(added, removed)
 
 
-def _rows(reader: ControlReader, row_bytes: int) -> tuple[bytes, ...]:
+def _rows(reader: Reader, row_bytes: int) -> tuple[bytes, ...]:
     rows: list[bytes] = []
     for _ in range(reader.count()):
-        at = reader.at
+        at = reader.position
         size = row_bytes or reader.varint(SET_ELEMENTS_MAX) * ELEMENT_BYTES
-        if size > len(reader.data) - reader.at:
-            raise reader.fail("SHORT", f"a row of {size} bytes, {len(reader.data) - reader.at} left", at)
-        row = reader.data[reader.at : reader.at + size]
-        reader.at += size
+        row = reader.take(size, f"a row of {size} bytes")
         if rows and row <= rows[-1]:
-            raise reader.fail("ROWS", "rows do not ascend", at)
+            reader.fail("ROWS", "rows do not ascend", at)
         if not row_bytes:
             _check_elements(reader, row, at)
         rows.append(row)
     return tuple(rows)
 
 
-def _check_elements(reader: ControlReader, row: bytes, at: int) -> None:
+def _check_elements(reader: Reader, row: bytes, at: int) -> None:
     numbers = elements(row)
     if any(one >= other for one, other in pairwise(numbers)):
-        raise reader.fail("ROWS", "the elements of a row do not ascend", at)
+        reader.fail("ROWS", "the elements of a row do not ascend", at)

@@ -4,20 +4,23 @@
 refuses whatever the encoder would not write: longer varints, numbers out of range, counts that the remaining bytes
 cannot hold, bytes left over. Memory is bounded by the input, since every counted item takes at least one byte.
 
->>> decode(encode(Ping(1_000_000)))
-Ping(sent_us=1000000)
+>>> decode(encode(LinkPing(1_000_000)))
+LinkPing(sent_us=1000000)
 >>> decode(b"\\x05\\x80\\x00")
 Traceback (most recent call last):
     ...
-tidings.errors.CodecError: E_CONTROL_VARINT at 2: a varint in more bytes than it needs
+tidings.errors.CodecError: E_CONTROL_VARINT at 1: a varint is too long
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, cast
 
 from tidings.errors import CodecError, UsageError
+from tidings.model.codec import decode_predicate, encode_predicate
+from tidings.model.predicate import Predicate
+from tidings.model.reader import Reader, put_varint
 from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPing, Pong, Refuse, Welcome
 from tidings.routing.control.messages import (
     Control,
@@ -39,80 +42,19 @@ SCHEME_BYTES_MAX = 2 << 30  # of a SchemeMessage, as a link carries: it may hold
 TEXT_BYTES_MAX = 1024
 
 
-def put_varint(out: bytearray, value: int) -> None:
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-class ControlReader:
-    """A cursor that checks bounds before it reads."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def fail(self, code: str, reason: str, at: int | None = None) -> CodecError:
-        return CodecError(f"E_CONTROL_{code}", reason, position=self.at if at is None else at)
-
-    def byte(self) -> int:
-        if self.at >= len(self.data):
-            raise self.fail("SHORT", "the message ends here")
-        self.at += 1
-        return self.data[self.at - 1]
-
-    def varint(self, limit: int) -> int:
-        start, value, shift = self.at, 0, 0
-        if start < len(self.data) and self.data[start] <= min(limit, 0x7F):  # most are one byte long
-            self.at += 1
-            return self.data[start]
-        while True:
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 63:
-                raise self.fail("RANGE", "a varint beyond 64 bits", start)
-        if byte == 0 and shift:
-            raise self.fail("VARINT", "a varint in more bytes than it needs", self.at - 1)
-        if value > limit:
-            raise self.fail("RANGE", f"{value} is above {limit}", start)
-        return value
-
-    def take(self, limit: int) -> bytes:
-        """Counted bytes."""
-        start = self.at
-        size = self.varint(2**64 - 1)
-        if size > limit:
-            raise self.fail("RANGE", f"{size} bytes where {limit} are allowed", start)
-        if size > len(self.data) - self.at:
-            raise self.fail("SHORT", f"{size} bytes announced, {len(self.data) - self.at} left", start)
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def count(self) -> int:
-        start = self.at
-        count = self.varint(2**64 - 1)
-        if count > len(self.data) - self.at:
-            raise self.fail("SHORT", f"{count} items announced, {len(self.data) - self.at} bytes left", start)
-        return count
-
-
 @dataclass(frozen=True)
 class Field:
-    """How one field is written and read; `name` is what the documentation calls it."""
+    """Encoder and decoder of one field; `name` is its name in the documentation."""
 
     name: str
     put: Callable[[bytearray, Any], None]
-    get: Callable[[ControlReader], Any]
+    get: Callable[[Reader], Any]
 
 
 def _number(name: str, limit: int) -> Field:
     def put(out: bytearray, value: int) -> None:
         if not 0 <= value <= limit:
-            raise UsageError("E_CONTROL_RANGE", f"{value} is not within 0 and {limit}")
+            raise UsageError("E_CONTROL_RANGE", f"{value} is not from 0 to {limit}")
         put_varint(out, value)
 
     return Field(name, put, lambda reader: reader.varint(limit))
@@ -122,7 +64,7 @@ def _put_flag(out: bytearray, value: bool) -> None:
     out.append(1 if value else 0)
 
 
-def _get_flag(reader: ControlReader) -> bool:
+def _get_flag(reader: Reader) -> bool:
     return reader.varint(1) == 1
 
 
@@ -135,13 +77,17 @@ def _put_text(out: bytearray, value: str) -> None:
     _put_bytes(out, value.encode()[:TEXT_BYTES_MAX].decode(errors="ignore").encode())  # reasons may be long: cut
 
 
-def _get_text(reader: ControlReader) -> str:
-    data = reader.take(TEXT_BYTES_MAX)
+def _get_text(reader: Reader) -> str:
+    return reader.text(reader.varint(TEXT_BYTES_MAX), "a text")
+
+
+def _get_predicate(reader: Reader) -> Predicate:
+    data = reader.counted(SCHEME_BYTES_MAX)
+    start = reader.position - len(data)
     try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        at = reader.at - len(data) + error.start
-        raise reader.fail("TEXT", "not UTF-8", at) from None
+        return decode_predicate(data)
+    except CodecError as error:  # its position counts from the predicate's first byte
+        raise CodecError(error.code, error.reason, position=start + (error.position or 0)) from None
 
 
 def _group(name: str, make: Callable[..., Any], parts: tuple[Field, ...]) -> Field:
@@ -168,14 +114,16 @@ U32 = _number("u32", 0xFFFF_FFFF)
 U64 = _number("u64", 2**64 - 1)
 FLAG = Field("flag", _put_flag, _get_flag)
 TEXT = Field("text", _put_text, _get_text)
-BYTES = Field("bytes", _put_bytes, lambda reader: reader.take(SCHEME_BYTES_MAX))
+BYTES = Field("bytes", _put_bytes, lambda reader: reader.counted(SCHEME_BYTES_MAX))
+PREDICATE = Field("predicate", lambda out, value: _put_bytes(out, encode_predicate(value)), _get_predicate)
 VERSION = _group("version", Version, (U64, U64))
 PARAMETERS = many("parameters", _group("parameter", lambda name, value: (name, value), (TEXT, TEXT)))
 KNOWN = many("known", _group("known", Known, (BYTE, U32, VERSION)))
 ROUTES = many("routes", _group("route", VectorRoute, (U32, VERSION, U32)))
 TAGS = many("tags", U64)
 
-LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
+Layouts = Mapping[type, tuple[int, tuple[Field, ...]]]
+LAYOUTS: Layouts = {
     Greeting: (1, (TEXT, U32, U64, U32, U32, PARAMETERS)),
     Welcome: (2, ()),
     Refuse: (3, (TEXT, TEXT)),
@@ -192,7 +140,6 @@ LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
     Taken: (64, (TAGS,)),
     Datagram: (65, (U32, U32, BYTE, BYTES)),
 }
-_BY_NUMBER = {number: (kind, layout) for kind, (number, layout) in LAYOUTS.items()}
 _SCHEME_MESSAGE = bytes((LAYOUTS[SchemeMessage][0],))
 # Precomputed, because a simulation encodes millions of these.
 _PLANS = {
@@ -211,14 +158,36 @@ def encode(message: Control) -> bytes:
 
 def decode(data: bytes) -> Control:
     limit = SCHEME_BYTES_MAX if data[:1] == _SCHEME_MESSAGE else CONTROL_BYTES_MAX
+    return cast("Control", decode_record(_BY_NUMBER, data, "control message", limit))
+
+
+def by_number(layouts: Layouts) -> dict[int, tuple[type, tuple[Field, ...]]]:
+    return {number: (kind, layout) for kind, (number, layout) in layouts.items()}
+
+
+_BY_NUMBER = by_number(LAYOUTS)
+
+
+def encode_record(layouts: Layouts, message: Any) -> bytes:
+    """A record as its number and its fields in order."""
+    number, layout = layouts[type(message)]
+    out = bytearray((number,))
+    for one, part in zip(fields(message), layout, strict=True):
+        part.put(out, getattr(message, one.name))
+    return bytes(out)
+
+
+def decode_record(
+    numbers: Mapping[int, tuple[type, tuple[Field, ...]]], data: bytes, what: str, limit: int = SCHEME_BYTES_MAX
+) -> Any:
+    """The inverse of `encode_record`; `what` is the record's name in errors."""
     if len(data) > limit:
-        raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {limit}", position=0)
-    reader = ControlReader(data)
+        raise CodecError("E_CONTROL_SIZE", f"{what} of {len(data)} bytes; the limit is {limit}", position=0)
+    reader = Reader(data, family="CONTROL")
     number = reader.byte()
-    if number not in _BY_NUMBER:
-        raise reader.fail("UNKNOWN", f"no control message has the number {number}", 0)
-    kind, layout = _BY_NUMBER[number]
+    if number not in numbers:
+        reader.fail("UNKNOWN", f"unknown number {number} of a {what}", 0)
+    kind, layout = numbers[number]
     message = kind(*[part.get(reader) for part in layout])
-    if reader.at != len(data):
-        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
-    return cast("Control", message)
+    reader.finish(f"the {what}")
+    return message

@@ -5,13 +5,12 @@ Probe(token=7)
 >>> decode(bytes([9, 0x80]))
 Traceback (most recent call last):
     ...
-tidings.errors.CodecError: E_CONTROL_SHORT at 2: the message ends here
+tidings.errors.CodecError: E_CONTROL_TRUNCATED at 2: a varint does not fit
 """
 
-from dataclasses import fields
 from typing import cast
 
-from tidings.errors import CodecError
+from tidings.model.reader import Reader, put_varint
 from tidings.overlay.pan.ids import Contact
 from tidings.overlay.pan.machine import ALL, HOPS_MAX
 from tidings.overlay.pan.messages import (
@@ -28,18 +27,27 @@ from tidings.overlay.pan.messages import (
     Routed,
     Spare,
 )
-from tidings.routing.control.codec import BYTE, BYTES, FLAG, TEXT, U32, U64, ControlReader, Field, put_varint
+from tidings.routing.control.codec import (
+    BYTE,
+    BYTES,
+    FLAG,
+    TEXT,
+    U32,
+    U64,
+    Field,
+    Layouts,
+    by_number,
+    decode_record,
+    encode_record,
+)
 
 SCHEME = 16  # the number of Pan in SchemeMessage
 ID_BYTES = 16
 CONTACTS_MAX = 4096
 
 
-def _get_id(reader: ControlReader) -> int:
-    if len(reader.data) - reader.at < ID_BYTES:
-        raise reader.fail("SHORT", f"an id has {ID_BYTES} bytes")
-    reader.at += ID_BYTES
-    return int.from_bytes(reader.data[reader.at - ID_BYTES : reader.at])
+def _get_id(reader: Reader) -> int:
+    return int.from_bytes(reader.take(ID_BYTES, "an id"))
 
 
 def _put_contact(out: bytearray, contact: Contact) -> None:
@@ -47,7 +55,7 @@ def _put_contact(out: bytearray, contact: Contact) -> None:
         field.put(out, value)
 
 
-def _get_contact(reader: ControlReader) -> Contact:
+def _get_contact(reader: Reader) -> Contact:
     return Contact(*[field.get(reader) for field in _CONTACT])
 
 
@@ -57,19 +65,19 @@ def _put_contacts(out: bytearray, contacts: tuple[Contact, ...]) -> None:
         _put_contact(out, contact)
 
 
-def _get_contacts(reader: ControlReader) -> tuple[Contact, ...]:
+def _get_contacts(reader: Reader) -> tuple[Contact, ...]:
     count = reader.count()
     if count > CONTACTS_MAX:
-        raise reader.fail("RANGE", f"{count} contacts; at most {CONTACTS_MAX}")
+        reader.fail("RANGE", f"{count} contacts; the limit is {CONTACTS_MAX}")
     return tuple([_get_contact(reader) for _ in range(count)])
 
 
-def _get_latency(reader: ControlReader) -> float | None:
+def _get_latency(reader: Reader) -> float | None:
     micros = U64.get(reader)
     return None if micros == 0 else (micros - 1) / 1000
 
 
-def _get_row(reader: ControlReader) -> int:
+def _get_row(reader: Reader) -> int:
     return cast("int", BYTE.get(reader)) + ALL
 
 
@@ -83,7 +91,7 @@ LATENCY = Field(
     "latency", lambda out, value: U64.put(out, 0 if value is None else round(value * 1000) + 1), _get_latency
 )
 
-LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
+LAYOUTS: Layouts = {
     Routed: (1, (ID, CONTACT, BYTES, U64, HOPS)),
     PanReply: (2, (U64, BYTES)),
     Enter: (3, (CONTACT, BYTE, BYTE)),
@@ -96,24 +104,12 @@ LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
     ProbeEcho: (10, (U64,)),
     Spare: (11, ()),
 }
-_BY_NUMBER = {number: (kind, layout) for kind, (number, layout) in LAYOUTS.items()}
+_BY_NUMBER = by_number(LAYOUTS)
 
 
 def encode(message: PanMessage) -> bytes:
-    number, layout = LAYOUTS[type(message)]
-    out = bytearray((number,))
-    for one, part in zip(fields(message), layout, strict=True):
-        part.put(out, getattr(message, one.name))
-    return bytes(out)
+    return encode_record(LAYOUTS, message)
 
 
 def decode(data: bytes) -> PanMessage:
-    reader = ControlReader(data)
-    number = reader.byte()
-    if number not in _BY_NUMBER:
-        raise CodecError("E_CONTROL_UNKNOWN", f"no message of Pan has the number {number}", position=0)
-    kind, layout = _BY_NUMBER[number]
-    message = kind(*[part.get(reader) for part in layout])
-    if reader.at != len(data):
-        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
-    return cast("PanMessage", message)
+    return cast("PanMessage", decode_record(_BY_NUMBER, data, "message of Pan"))

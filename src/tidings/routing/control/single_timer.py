@@ -8,7 +8,7 @@ from tidings.routing.effects import Effect
 
 class SingleTimer:
     """
-    >>> alarm = Alarm("flood")
+    >>> alarm = SingleTimer("flood")
     >>> alarm.arm(500.0), alarm.arm(900.0), alarm.arm(200.0)
     ([SetTimer(name='flood', at=500.0)], [], [SetTimer(name='flood', at=200.0)])
     """

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tidings.routing.covering.lazy import Lazy
-from tidings.routing.covering.messages import Change, Subscribe, SubscriptionId, Unsubscribe
+from tidings.routing.covering.messages import Change, CoveringSubscribe, CoveringUnsubscribe, FilterId
 from tidings.routing.covering.tables import NeighbourTable, SubscriptionEntry
 
 
@@ -12,13 +12,13 @@ class Active(Lazy):
 
     def fill(self, border: NeighbourTable, entries: Iterable[SubscriptionEntry]) -> list[Change]:
         changes = super().fill(border, entries)
-        narrower: dict[SubscriptionId, None] = {}
+        narrower: dict[FilterId, None] = {}
         for change in changes:
-            assert isinstance(change, Subscribe)
+            assert isinstance(change, CoveringSubscribe)
             narrower.update((id, None) for id in border.told.covered_by(change.filter) if id != change.id)
         for id in narrower:
             border.forget(id)
-        return [*changes, *(Unsubscribe(id) for id in narrower)]
+        return [*changes, *(CoveringUnsubscribe(id) for id in narrower)]
 
 
 class Packing(Active):

@@ -8,28 +8,27 @@ Join(epoch=7, session=1, heard=0)
 >>> decode(b"\\x03\\x01")
 Traceback (most recent call last):
     ...
-tidings.errors.CodecError: E_CONTROL_SHORT at 2: the message ends here
+tidings.errors.CodecError: E_CONTROL_TRUNCATED at 2: a varint does not fit
 """
 
 from typing import assert_never
 
 from tidings.errors import CodecError
-from tidings.model.codec import decode_predicate, encode_predicate
-from tidings.model.predicate import Predicate
-from tidings.routing.control.codec import BYTES, FLAG, SCHEME_BYTES_MAX, U32, U64, ControlReader, put_varint
+from tidings.model.reader import Reader, put_varint
+from tidings.routing.control.codec import BYTES, FLAG, PREDICATE, SCHEME_BYTES_MAX, U32, U64
 from tidings.routing.covering.messages import (
-    Advertise,
     AdvertisementId,
     Change,
+    CoveringAdvertise,
     CoveringMessage,
+    CoveringPublication,
+    CoveringSubscribe,
+    CoveringUnadvertise,
+    CoveringUnsubscribe,
+    FilterId,
     Join,
     Packed,
     Prune,
-    Publication,
-    Subscribe,
-    SubscriptionId,
-    Unadvertise,
-    Unsubscribe,
 )
 
 SCHEME = 2  # the number of this scheme in SchemeMessage
@@ -44,11 +43,12 @@ def encode(message: CoveringMessage) -> bytes:
 
 def decode(data: bytes) -> CoveringMessage:
     if len(data) > SCHEME_BYTES_MAX:
-        raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {SCHEME_BYTES_MAX}", position=0)
-    reader = ControlReader(data)
+        raise CodecError(
+            "E_CONTROL_SIZE", f"covering message of {len(data)} bytes; the limit is {SCHEME_BYTES_MAX}", position=0
+        )
+    reader = Reader(data, family="CONTROL")
     message = _get(reader)
-    if reader.at != len(data):
-        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
+    reader.finish("the message")
     return message
 
 
@@ -58,21 +58,21 @@ def _put(out: bytearray, message: CoveringMessage) -> None:
             out.append(JOIN)
             for number in (epoch, session, heard):
                 U64.put(out, number)
-        case Advertise(id, filter):
+        case CoveringAdvertise(id, filter):
             out.append(ADVERTISE)
             _put_id(out, id)
-            BYTES.put(out, encode_predicate(filter))
-        case Unadvertise(id):
+            PREDICATE.put(out, filter)
+        case CoveringUnadvertise(id):
             out.append(UNADVERTISE)
             _put_id(out, id)
-        case Subscribe() | Unsubscribe():
+        case CoveringSubscribe() | CoveringUnsubscribe():
             _put_change(out, message)
         case Packed(changes):
             out.append(PACKED)
             put_varint(out, len(changes))
             for change in changes:
                 _put_change(out, change)
-        case Publication(advertisement, distance, count, data):
+        case CoveringPublication(advertisement, distance, count, data):
             out.append(PUBLICATION)
             _put_id(out, advertisement)
             U32.put(out, distance)
@@ -83,10 +83,10 @@ def _put(out: bytearray, message: CoveringMessage) -> None:
 
 
 def _put_change(out: bytearray, change: Change) -> None:
-    if isinstance(change, Subscribe):
+    if isinstance(change, CoveringSubscribe):
         out.append(SUBSCRIBE)
         _put_id(out, change.id)
-        BYTES.put(out, encode_predicate(change.filter))
+        PREDICATE.put(out, change.filter)
         return
     out.append(UNSUBSCRIBE)
     _put_id(out, change.id)
@@ -103,45 +103,36 @@ def _put_id(out: bytearray, id: tuple[int, int]) -> None:
     U64.put(out, id[1])
 
 
-def _get(reader: ControlReader) -> CoveringMessage:
+def _get(reader: Reader) -> CoveringMessage:
     number = reader.byte()
     match number:
         case 1:  # JOIN
             return Join(U64.get(reader), U64.get(reader), U64.get(reader))
         case 2:  # ADVERTISE
-            return Advertise(AdvertisementId(*_get_id(reader)), _get_filter(reader))
+            return CoveringAdvertise(AdvertisementId(*_get_id(reader)), PREDICATE.get(reader))
         case 3:  # UNADVERTISE
-            return Unadvertise(AdvertisementId(*_get_id(reader)))
+            return CoveringUnadvertise(AdvertisementId(*_get_id(reader)))
         case 4 | 5:  # SUBSCRIBE, UNSUBSCRIBE
             return _get_change(reader, number)
         case 6:  # PACKED
             return Packed(tuple([_get_change(reader, reader.byte()) for _ in range(reader.count())]))
         case 7:  # PUBLICATION
             advertisement = AdvertisementId(*_get_id(reader))
-            return Publication(advertisement, U32.get(reader), U32.get(reader), BYTES.get(reader))
-    raise reader.fail("UNKNOWN", f"no covering message has the number {number}", reader.at - 1)
+            return CoveringPublication(advertisement, U32.get(reader), U32.get(reader), BYTES.get(reader))
+    return reader.fail("UNKNOWN", f"unknown number {number} of a covering message", reader.position - 1)
 
 
-def _get_change(reader: ControlReader, number: int) -> Change:
+def _get_change(reader: Reader, number: int) -> Change:
     if number not in (SUBSCRIBE, UNSUBSCRIBE):
-        raise reader.fail("UNKNOWN", f"{number} is neither Subscribe nor Unsubscribe", reader.at - 1)
-    id = SubscriptionId(*_get_id(reader))
+        reader.fail("UNKNOWN", f"{number} is neither Subscribe nor Unsubscribe", reader.position - 1)
+    id = FilterId(*_get_id(reader))
     if number == SUBSCRIBE:
-        return Subscribe(id, _get_filter(reader))
+        return CoveringSubscribe(id, PREDICATE.get(reader))
     if not FLAG.get(reader):
-        return Unsubscribe(id)
+        return CoveringUnsubscribe(id)
     count = range(reader.count())
-    return Unsubscribe(id, tuple([Prune(AdvertisementId(*_get_id(reader)), U32.get(reader)) for _ in count]))
+    return CoveringUnsubscribe(id, tuple([Prune(AdvertisementId(*_get_id(reader)), U32.get(reader)) for _ in count]))
 
 
-def _get_id(reader: ControlReader) -> tuple[int, int]:
+def _get_id(reader: Reader) -> tuple[int, int]:
     return U32.get(reader), U64.get(reader)
-
-
-def _get_filter(reader: ControlReader) -> Predicate:
-    data = BYTES.get(reader)
-    start = reader.at - len(data)
-    try:
-        return decode_predicate(data)
-    except CodecError as error:  # its position counts from the predicate's first byte
-        raise CodecError(error.code, error.reason, position=start + (error.position or 0)) from None

@@ -5,7 +5,13 @@ Tables are larger than with active covering, but when a cover goes only what cam
 
 from collections.abc import Iterable
 
-from tidings.routing.covering.messages import Change, Prune, Subscribe, SubscriptionId, Unsubscribe
+from tidings.routing.covering.messages import (
+    Change,
+    CoveringSubscribe,
+    CoveringUnsubscribe,
+    FilterId,
+    Prune,
+)
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.tables import CoveringTable, NeighbourTable, SubscriptionEntry
 
@@ -15,7 +21,7 @@ class Lazy(Policy):
 
     def fill(self, border: NeighbourTable, entries: Iterable[SubscriptionEntry]) -> list[Change]:
         """Of many at once only the widest are said, whatever their order."""
-        fresh: dict[SubscriptionId, SubscriptionEntry] = {}
+        fresh: dict[FilterId, SubscriptionEntry] = {}
         for entry in entries:
             if entry.id in border.told or border.covered(entry.filter):
                 continue
@@ -24,11 +30,11 @@ class Lazy(Policy):
                 del fresh[id]
             border.told.add(entry.id, entry.filter)
             fresh[entry.id] = entry
-        return [Subscribe(entry.id, entry.filter) for entry in fresh.values()]
+        return [CoveringSubscribe(entry.id, entry.filter) for entry in fresh.values()]
 
     def replace(
-        self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+        self, border: NeighbourTable, table: CoveringTable, id: FilterId, prunes: tuple[Prune, ...] | None
     ) -> list[Change]:
         """First the new roots, those that only this one covered, so that nothing is missed in between."""
         filter = border.forget(id)
-        return [*self.fill(border, list(border.quenched_by(table, filter))), Unsubscribe(id, prunes)]
+        return [*self.fill(border, list(border.quenched_by(table, filter))), CoveringUnsubscribe(id, prunes)]

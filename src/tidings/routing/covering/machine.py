@@ -21,25 +21,25 @@ from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
 from tidings.overlay.effects import Router
 from tidings.routing.covering.messages import (
-    Advertise,
     AdvertisementId,
     Change,
+    CoveringAdvertise,
+    CoveringHandOver,
     CoveringMessage,
-    Hand,
+    CoveringPublication,
+    CoveringSubscribe,
+    CoveringUnadvertise,
+    CoveringUnsubscribe,
     Join,
     Packed,
     Prune,
-    Publication,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
 )
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.tables import CoveringTable, Hop, NeighbourTable, SubscriptionEntry
 from tidings.routing.effects import Send
 from tidings.routing.message_views import batch_of
 
-Effect: TypeAlias = Send | Hand
+Effect: TypeAlias = Send | CoveringHandOver
 
 
 class CoveringMachine:
@@ -117,7 +117,7 @@ class CoveringMachine:
         if join.epoch == self.epoch and join.heard == self.session:
             border = self.borders[neighbour] = NeighbourTable(neighbour)
             for id, (filter, _) in self.advertisements.items():
-                self._announce(border, Advertise(id, filter))
+                self._announce(border, CoveringAdvertise(id, filter))
 
     def _shut(self, neighbour: Router) -> None:
         if self.borders.pop(neighbour, None) is None:
@@ -144,18 +144,18 @@ class CoveringMachine:
 
     def _handle(self, now: float, source: Hop, message: CoveringMessage) -> None:
         match message:
-            case Publication():
+            case CoveringPublication():
                 self._publication(now, source, message)
-            case Subscribe():
+            case CoveringSubscribe():
                 self._subscribe(source, message)
-            case Unsubscribe():
+            case CoveringUnsubscribe():
                 self._unsubscribe(source, message)
             case Packed():
                 for change in message.changes:
                     self._handle(now, source, change)
-            case Advertise():
+            case CoveringAdvertise():
                 self._advertise(source, message)
-            case Unadvertise():
+            case CoveringUnadvertise():
                 self._unadvertise(source, message)
             case Join():
                 raise AssertionError("handled by step")
@@ -179,7 +179,7 @@ class CoveringMachine:
     def _others(self, source: Hop) -> list[NeighbourTable]:
         return [border for neighbour, border in self.borders.items() if neighbour != source]
 
-    def _advertise(self, source: Hop, message: Advertise) -> None:
+    def _advertise(self, source: Hop, message: CoveringAdvertise) -> None:
         if message.id in self.advertisements:
             if source is None:
                 raise UsageError("E_COVERING_ID", f"advertisement {message.id} exists already")
@@ -193,7 +193,7 @@ class CoveringMachine:
             found = [self.table.entries[id] for id in self.table.index.intersecting(message.filter)]
             self._say(border, self.policy.fill(border, [entry for entry in found if entry.hop != source]))
 
-    def _announce(self, border: NeighbourTable, message: Advertise) -> None:
+    def _announce(self, border: NeighbourTable, message: CoveringAdvertise) -> None:
         if self.cover_advertisements:
             if next(border.announced.covering(message.filter), None) is not None:
                 return
@@ -208,10 +208,10 @@ class CoveringMachine:
             border.announced.remove(id)
             for other, (narrow, hop) in self.advertisements.items():
                 if hop != border.neighbour and other not in border.announced and covers(filter, narrow):
-                    self._announce(border, Advertise(other, narrow))
-        self._effects.append(Send(border.neighbour, Unadvertise(id)))
+                    self._announce(border, CoveringAdvertise(other, narrow))
+        self._effects.append(Send(border.neighbour, CoveringUnadvertise(id)))
 
-    def _unadvertise(self, source: Hop, message: Unadvertise) -> None:
+    def _unadvertise(self, source: Hop, message: CoveringUnadvertise) -> None:
         filter, hop = self.advertisements.get(message.id, (None, None))
         if filter is None or hop != source:
             if source is None:
@@ -226,10 +226,10 @@ class CoveringMachine:
             idle = [id for id in border.told.intersecting(filter) if not border.wants(border.told[id])]
             for id in idle:  # nothing takes their place: what they covered is not wanted either
                 border.forget(id)
-            self._say(border, [Unsubscribe(id) for id in idle])
+            self._say(border, [CoveringUnsubscribe(id) for id in idle])
             self._say(border, self.policy.tidy(border, self.table, border.told.intersecting(filter)))
 
-    def _subscribe(self, source: Hop, message: Subscribe) -> None:
+    def _subscribe(self, source: Hop, message: CoveringSubscribe) -> None:
         if message.id in self.table.entries:
             if source is None:
                 raise UsageError("E_COVERING_ID", f"subscription {message.id} exists already")
@@ -238,7 +238,7 @@ class CoveringMachine:
         for border in self._others(source):
             self._say(border, self.policy.announce(border, entry))
 
-    def _unsubscribe(self, source: Hop, message: Unsubscribe) -> None:
+    def _unsubscribe(self, source: Hop, message: CoveringUnsubscribe) -> None:
         entry = self.table.entries.get(message.id)
         if entry is None or entry.hop != source:
             if source is None:
@@ -255,7 +255,7 @@ class CoveringMachine:
 
     # Publications.
 
-    def _publication(self, now: float, source: Hop, message: Publication) -> None:
+    def _publication(self, now: float, source: Hop, message: CoveringPublication) -> None:
         batch = batch_of(message.message)
         if source is None:
             filter, hop = self.advertisements.get(message.advertisement, (None, None))
@@ -263,16 +263,16 @@ class CoveringMachine:
                 raise UsageError("E_COVERING_UNADVERTISED", f"not what {message.advertisement} advertised")
         matched = [entry for entry in self.table.match(batch) if source is None or entry.hop != source]
         if source is None:
-            message = Publication(message.advertisement, 0, 0, message.message)
+            message = CoveringPublication(message.advertisement, 0, 0, message.message)
         elif len(matched) > 1:
-            message = Publication(message.advertisement, 0, message.count + 1, message.message)
+            message = CoveringPublication(message.advertisement, 0, message.count + 1, message.message)
         else:
-            message = Publication(message.advertisement, message.distance + 1, message.count, message.message)
+            message = CoveringPublication(message.advertisement, message.distance + 1, message.count, message.message)
         local = sorted(entry.id for entry in matched if entry.hop is None)
         for id in local:
             self.policy.handed(now, id, message.advertisement, message.distance, message.count)
         if local:
-            self._effects.append(Hand(tuple(local), message))
+            self._effects.append(CoveringHandOver(tuple(local), message))
         self._effects += [Send(hop, message) for hop in sorted({one.hop for one in matched if one.hop is not None})]
         if source is not None:
             self.publications_in_vain += not matched

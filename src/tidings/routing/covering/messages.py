@@ -16,7 +16,7 @@ class AdvertisementId(NamedTuple):
     number: int
 
 
-class SubscriptionId(NamedTuple):
+class FilterId(NamedTuple):
     router: int
     number: int
 
@@ -38,25 +38,25 @@ class Join(ControlMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Advertise(ControlMessage):
+class CoveringAdvertise(ControlMessage):
     id: AdvertisementId
     filter: Predicate
 
 
 @dataclass(frozen=True, slots=True)
-class Unadvertise(ControlMessage):
+class CoveringUnadvertise(ControlMessage):
     id: AdvertisementId
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe(ControlMessage):
-    id: SubscriptionId
+class CoveringSubscribe(ControlMessage):
+    id: FilterId
     filter: Predicate
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe(ControlMessage):
-    id: SubscriptionId
+class CoveringUnsubscribe(ControlMessage):
+    id: FilterId
     prunes: tuple[Prune, ...] | None = None  # None: everywhere
 
 
@@ -64,11 +64,11 @@ class Unsubscribe(ControlMessage):
 class Packed(ControlMessage):
     """What one step has to say to one neighbour, in this order."""
 
-    changes: tuple[Subscribe | Unsubscribe, ...]
+    changes: tuple[CoveringSubscribe | CoveringUnsubscribe, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Publication(ControlMessage):
+class CoveringPublication(ControlMessage):
     """A message on its way. What its publisher's broker sets to 0 tells the last one who else wanted it, and where."""
 
     advertisement: AdvertisementId
@@ -77,13 +77,21 @@ class Publication(ControlMessage):
     message: bytes  # docs/wire.md, "Message"
 
 
-Change: TypeAlias = Subscribe | Unsubscribe
-CoveringMessage: TypeAlias = Join | Advertise | Unadvertise | Subscribe | Unsubscribe | Packed | Publication
+Change: TypeAlias = CoveringSubscribe | CoveringUnsubscribe
+CoveringMessage: TypeAlias = (
+    Join
+    | CoveringAdvertise
+    | CoveringUnadvertise
+    | CoveringSubscribe
+    | CoveringUnsubscribe
+    | Packed
+    | CoveringPublication
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class CoveringHandOver:
     """Effect: give a publication to these clients' subscriptions."""
 
-    subscriptions: tuple[SubscriptionId, ...]
-    publication: Publication
+    subscriptions: tuple[FilterId, ...]
+    publication: CoveringPublication

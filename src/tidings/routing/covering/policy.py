@@ -11,10 +11,10 @@ from tidings.kernel.codec import MessageBatch
 from tidings.routing.covering.messages import (
     AdvertisementId,
     Change,
+    CoveringSubscribe,
+    CoveringUnsubscribe,
+    FilterId,
     Prune,
-    Subscribe,
-    SubscriptionId,
-    Unsubscribe,
 )
 from tidings.routing.covering.tables import CoveringTable, NeighbourTable, SubscriptionEntry
 
@@ -32,31 +32,31 @@ class Policy:
         fresh = [entry for entry in entries if entry.id not in border.told]
         for entry in fresh:
             border.told.add(entry.id, entry.filter)
-        return [Subscribe(entry.id, entry.filter) for entry in fresh]
+        return [CoveringSubscribe(entry.id, entry.filter) for entry in fresh]
 
     def retract(
-        self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+        self, border: NeighbourTable, table: CoveringTable, id: FilterId, prunes: tuple[Prune, ...] | None
     ) -> list[Change]:
         """A subscription went that the neighbour was told."""
         return self.replace(border, table, id, None)
 
     def replace(
-        self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+        self, border: NeighbourTable, table: CoveringTable, id: FilterId, prunes: tuple[Prune, ...] | None
     ) -> list[Change]:
         """The neighbour shall forget it, and first know what has to stand in for it."""
         border.forget(id)
-        return [Unsubscribe(id, prunes)]
+        return [CoveringUnsubscribe(id, prunes)]
 
     # Only selective pruning has something to do here.
 
-    def handed(self, now: float, id: SubscriptionId, adv: AdvertisementId, distance: int, count: int) -> None:
+    def handed(self, now: float, id: FilterId, adv: AdvertisementId, distance: int, count: int) -> None:
         """A publication was given to a client of this broker."""
 
-    def leave(self, id: SubscriptionId) -> tuple[Prune, ...] | None:
+    def leave(self, id: FilterId) -> tuple[Prune, ...] | None:
         """A client of this broker takes a subscription back: how far is that to go?"""
         return None
 
-    def tidy(self, border: NeighbourTable, table: CoveringTable, suspects: Iterable[SubscriptionId]) -> list[Change]:
+    def tidy(self, border: NeighbourTable, table: CoveringTable, suspects: Iterable[FilterId]) -> list[Change]:
         """A subscription or an advertisement has gone; these that the neighbour was told may have covered for it."""
         return []
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from tidings.kernel.codec import MessageBatch
 from tidings.matching.indexed import IndexedMatcher
 from tidings.model.predicate import Predicate
-from tidings.routing.covering.messages import SubscriptionId
+from tidings.routing.covering.messages import FilterId
 
 
 class Bucket:
@@ -40,8 +40,8 @@ class Bucket:
 
 class Preserved:
     def __init__(self) -> None:
-        self._buckets: dict[SubscriptionId, tuple[int, Bucket]] = {}
-        self._ids: dict[int, SubscriptionId] = {}
+        self._buckets: dict[FilterId, tuple[int, Bucket]] = {}
+        self._ids: dict[int, FilterId] = {}
         self._matcher = IndexedMatcher(in_doubt=True)
         self._next = 0
 
@@ -51,22 +51,22 @@ class Preserved:
     def __contains__(self, id: object) -> bool:
         return id in self._buckets
 
-    def __iter__(self) -> Iterator[SubscriptionId]:
+    def __iter__(self) -> Iterator[FilterId]:
         return iter(self._buckets)
 
-    def add(self, id: SubscriptionId, filter: Predicate, bucket: Bucket) -> None:
+    def add(self, id: FilterId, filter: Predicate, bucket: Bucket) -> None:
         self._next += 1
         self._matcher.add(self._next, filter)
         self._buckets[id] = (self._next, bucket)
         self._ids[self._next] = id
 
-    def discard(self, id: SubscriptionId) -> None:
+    def discard(self, id: FilterId) -> None:
         if id in self._buckets:
             number, _ = self._buckets.pop(id)
             self._matcher.remove(number)
             del self._ids[number]
 
-    def account(self, batch: MessageBatch, needed: bool) -> list[SubscriptionId]:
+    def account(self, batch: MessageBatch, needed: bool) -> list[FilterId]:
         """A publication came from the neighbour; those that may not stay."""
         _, found = self._matcher.match(batch)
         ids = [self._ids[number] for number in sorted(found.tolist())]

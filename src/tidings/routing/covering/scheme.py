@@ -27,16 +27,16 @@ from tidings.routing.covering import machine as covering
 from tidings.routing.covering.codec import SCHEME, decode, encode
 from tidings.routing.covering.merged_subscriptions import MergedInterests
 from tidings.routing.covering.messages import (
-    Advertise,
     AdvertisementId,
+    CoveringAdvertise,
+    CoveringHandOver,
     CoveringMessage,
-    Hand,
+    CoveringPublication,
+    CoveringSubscribe,
+    CoveringUnadvertise,
+    CoveringUnsubscribe,
+    FilterId,
     Packed,
-    Publication,
-    Subscribe,
-    SubscriptionId,
-    Unadvertise,
-    Unsubscribe,
 )
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
@@ -67,7 +67,7 @@ class CoveringScheme:
         self._bdrp, self._links, self._room, self._refresh_ms = bdrp, links, room, refresh_ms
         self._number = incarnation << NUMBER_BITS
         self._advertised = {AdvertisementId(router, self._take_number()): one for one in advertised}
-        self._ids: dict[Predicate, list[SubscriptionId]] = {}
+        self._ids: dict[Predicate, list[FilterId]] = {}
         self._merged = MergedInterests() if merge else None
         self._counts: Counter[str] = Counter()
         self._joined: tuple[int, tuple[Router, ...]] | None = None
@@ -97,7 +97,7 @@ class CoveringScheme:
     def start(self, now: float) -> list[Effect]:
         out = without_timer(TIMER, self._bdrp.start(now))
         for id, filter in self._advertised.items():
-            out += self._step(now, None, Advertise(id, filter))
+            out += self._step(now, None, CoveringAdvertise(id, filter))
         return [*out, *self._refresh(now), SetTimer(TIMER, now + self._refresh_ms)]
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
@@ -110,9 +110,9 @@ class CoveringScheme:
         return out + self._subscribe(now, predicate)
 
     def _subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
-        id = SubscriptionId(self.machine.router, self._take_number())
+        id = FilterId(self.machine.router, self._take_number())
         self._ids.setdefault(predicate, []).append(id)
-        return self._step(now, None, Subscribe(id, predicate))
+        return self._step(now, None, CoveringSubscribe(id, predicate))
 
     def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         out = without_timer(TIMER, self._bdrp.unsubscribe(now, predicate))
@@ -127,7 +127,7 @@ class CoveringScheme:
         id = self._ids[predicate].pop()
         if not self._ids[predicate]:
             del self._ids[predicate]
-        return self._step(now, None, Unsubscribe(id))
+        return self._step(now, None, CoveringUnsubscribe(id))
 
     def _tell_merged(self, now: float) -> list[Effect]:
         """First what is new, so that nothing is missed in between."""
@@ -168,12 +168,12 @@ class CoveringScheme:
     def advertise(self, now: float, predicate: Predicate) -> list[Effect]:
         id = AdvertisementId(self.machine.router, self._take_number())
         self._advertised[id] = predicate
-        return self._step(now, None, Advertise(id, predicate))
+        return self._step(now, None, CoveringAdvertise(id, predicate))
 
     def unadvertise(self, now: float, predicate: Predicate) -> list[Effect]:
         id = next(id for id in reversed(self._advertised) if self._advertised[id] == predicate)  # the youngest
         del self._advertised[id]
-        return self._step(now, None, Unadvertise(id))
+        return self._step(now, None, CoveringUnadvertise(id))
 
     def publish(self, now: float, message: bytes) -> list[Effect]:
         batch = batch_of(message)
@@ -181,8 +181,8 @@ class CoveringScheme:
         if advertisement is None:
             self._counts["unadvertised"] += 1
             return []
-        effects = self.machine.step(now, None, Publication(advertisement, 0, 0, message))
-        outward = [one for one in effects if not isinstance(one, Hand)]  # the plane has served those here
+        effects = self.machine.step(now, None, CoveringPublication(advertisement, 0, 0, message))
+        outward = [one for one in effects if not isinstance(one, CoveringHandOver)]  # the plane has served those here
         return self._carry_out(outward, own=True)
 
     def _advertisement(self, batch: MessageBatch) -> AdvertisementId | None:
@@ -210,14 +210,14 @@ class CoveringScheme:
         """`own`: a publication of this broker's clients, who are made to wait rather than to lose it."""
         out: list[Effect] = []
         for effect in effects:
-            if isinstance(effect, Hand):
+            if isinstance(effect, CoveringHandOver):
                 out.append(HandOver(effect.publication.message))
                 continue
             message = cast("CoveringMessage", effect.message)
-            if isinstance(message, Publication) and not own and not self._room(effect.neighbour):
+            if isinstance(message, CoveringPublication) and not own and not self._room(effect.neighbour):
                 self._counts["dropped_link"] += 1
                 continue
-            if isinstance(message, Publication):
+            if isinstance(message, CoveringPublication):
                 self._counts["copies"] += 1
                 out.append(Passed(message.message[ID], effect.neighbour))
             out += [Send(effect.neighbour, SchemeMessage(SCHEME, data)) for data in encoded(message)]
@@ -226,10 +226,10 @@ class CoveringScheme:
     def _count(self, message: CoveringMessage) -> None:
         """Of neighbours: publications, messages with subscriptions (a packed one counts once), all others."""
         first = message.changes[0] if isinstance(message, Packed) else message
-        if isinstance(first, Publication):
+        if isinstance(first, CoveringPublication):
             self._counts["publications"] += 1
         else:
-            self._counts["subscribes" if isinstance(first, Subscribe) else "controls"] += 1
+            self._counts["subscribes" if isinstance(first, CoveringSubscribe) else "controls"] += 1
 
 
 def encoded(message: CoveringMessage) -> list[bytes]:
@@ -247,4 +247,4 @@ def _of_queues(predicate: Predicate) -> bool:
 
 
 def _carried(message: object) -> bytes | None:
-    return message.message if isinstance(message, Publication) else None
+    return message.message if isinstance(message, CoveringPublication) else None

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tidings.kernel.codec import MessageBatch
 from tidings.routing.covering.active import Active
-from tidings.routing.covering.messages import AdvertisementId, Change, Prune, SubscriptionId
+from tidings.routing.covering.messages import AdvertisementId, Change, FilterId, Prune
 from tidings.routing.covering.preserved_subscriptions import Bucket
 from tidings.routing.covering.tables import CoveringTable, NeighbourTable
 from tidings.routing.covering.window import DeliveryWindow
@@ -43,17 +43,17 @@ class Selective(Active):
         self.options = options or SelectiveOptions()
         self.window = DeliveryWindow(self.options.window_age_ms, self.options.window_size_max)
 
-    def handed(self, now: float, id: SubscriptionId, adv: AdvertisementId, distance: int, count: int) -> None:
+    def handed(self, now: float, id: FilterId, adv: AdvertisementId, distance: int, count: int) -> None:
         self.window.record(now, id, adv, distance, count)
 
-    def leave(self, id: SubscriptionId) -> tuple[Prune, ...] | None:
+    def leave(self, id: FilterId) -> tuple[Prune, ...] | None:
         congesting = self.window.count_max(id) > self.options.count_small
         hops = self.window.prune_hops(id, self.options.phi)
         self.window.purge(id)
         return tuple(Prune(adv, some) for adv, some in sorted(hops.items())) if congesting else None
 
     def retract(
-        self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+        self, border: NeighbourTable, table: CoveringTable, id: FilterId, prunes: tuple[Prune, ...] | None
     ) -> list[Change]:
         """Algorithm 1 for one neighbour."""
         if prunes is None:
@@ -64,10 +64,10 @@ class Selective(Active):
         border.preserved.add(id, border.told[id], Bucket(self.options.phi, self.options.bucket_depth))
         return []
 
-    def _useful(self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId) -> bool:
+    def _useful(self, border: NeighbourTable, table: CoveringTable, id: FilterId) -> bool:
         return next(border.quenched_by(table, border.told[id]), None) is not None
 
-    def tidy(self, border: NeighbourTable, table: CoveringTable, suspects: Iterable[SubscriptionId]) -> list[Change]:
+    def tidy(self, border: NeighbourTable, table: CoveringTable, suspects: Iterable[FilterId]) -> list[Change]:
         if not len(border.preserved):  # a suspect is found only when asked for
             return []
         suspects = [id for id in suspects if id in border.preserved]
@@ -78,6 +78,6 @@ class Selective(Active):
             return []
         return self._collect(border, table, border.preserved.account(batch, needed))
 
-    def _collect(self, border: NeighbourTable, table: CoveringTable, ids: list[SubscriptionId]) -> list[Change]:
+    def _collect(self, border: NeighbourTable, table: CoveringTable, ids: list[FilterId]) -> list[Change]:
         """Let them go, by one hop: no prune is left, so the next broker preserves them if they are of use there."""
         return [change for id in ids if id in border.told for change in self.replace(border, table, id, ())]

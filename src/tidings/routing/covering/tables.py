@@ -19,7 +19,7 @@ from tidings.matching.cover_index import CoverIndex
 from tidings.matching.indexed import IndexedMatcher
 from tidings.model.predicate import Predicate
 from tidings.overlay.effects import Router
-from tidings.routing.covering.messages import AdvertisementId, SubscriptionId
+from tidings.routing.covering.messages import AdvertisementId, FilterId
 from tidings.routing.covering.preserved_subscriptions import Preserved
 
 Hop: TypeAlias = Router | None  # None: this broker's own clients
@@ -27,7 +27,7 @@ Hop: TypeAlias = Router | None  # None: this broker's own clients
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEntry:
-    id: SubscriptionId
+    id: FilterId
     filter: Predicate
     hop: Hop
     number: int  # in the matcher
@@ -35,8 +35,8 @@ class SubscriptionEntry:
 
 class CoveringTable:
     def __init__(self) -> None:
-        self.entries: dict[SubscriptionId, SubscriptionEntry] = {}
-        self.index: CoverIndex[SubscriptionId] = CoverIndex()
+        self.entries: dict[FilterId, SubscriptionEntry] = {}
+        self.index: CoverIndex[FilterId] = CoverIndex()
         self._matcher = IndexedMatcher(in_doubt=True)
         self._numbers: dict[int, SubscriptionEntry] = {}
         self._free: list[int] = []
@@ -44,7 +44,7 @@ class CoveringTable:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def add(self, id: SubscriptionId, filter: Predicate, hop: Hop) -> SubscriptionEntry:
+    def add(self, id: FilterId, filter: Predicate, hop: Hop) -> SubscriptionEntry:
         number = self._free.pop() if self._free else len(self._numbers)
         entry = SubscriptionEntry(id, filter, hop, number)
         self._matcher.add(number, filter)
@@ -52,7 +52,7 @@ class CoveringTable:
         self.index.add(id, filter)
         return entry
 
-    def remove(self, id: SubscriptionId) -> SubscriptionEntry:
+    def remove(self, id: FilterId) -> SubscriptionEntry:
         entry = self.entries.pop(id)
         self.index.remove(id)
         self._matcher.remove(entry.number)
@@ -77,7 +77,7 @@ class NeighbourTable:
         self.announced: CoverIndex[AdvertisementId] = (
             CoverIndex()
         )  # where advertisements are covered: those it was told
-        self.told: CoverIndex[SubscriptionId] = CoverIndex()
+        self.told: CoverIndex[FilterId] = CoverIndex()
         self.preserved = Preserved()  # of those told, the ones that nobody here wants any more
 
     def wants(self, filter: Predicate) -> bool:
@@ -88,7 +88,7 @@ class NeighbourTable:
         """Whether the neighbour has been told something that covers this."""
         return next(self.told.covering(filter), None) is not None
 
-    def forget(self, id: SubscriptionId) -> Predicate:
+    def forget(self, id: FilterId) -> Predicate:
         filter = self.told[id]
         self.told.remove(id)
         self.preserved.discard(id)

@@ -6,34 +6,34 @@ Settled(type='Trade', tag=b'id')
 >>> decode(b"\\x04\\x01")
 Traceback (most recent call last):
     ...
-tidings.errors.CodecError: E_CONTROL_SHORT at 1: 1 bytes announced, 0 left
+tidings.errors.CodecError: E_CONTROL_TRUNCATED at 2: a text does not fit
 """
 
-from dataclasses import fields
 from typing import Any, TypeVar, cast
 
 from tidings.errors import CodecError, TidingsError
-from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.event_type import AttributeType, EventType
-from tidings.model.predicate import Predicate
+from tidings.model.reader import Reader, put_varint
 from tidings.routing.control.codec import (
     BYTES,
     FLAG,
-    SCHEME_BYTES_MAX,
+    PREDICATE,
     TEXT,
     U32,
     U64,
-    ControlReader,
     Field,
+    Layouts,
+    by_number,
+    decode_record,
+    encode_record,
     many,
-    put_varint,
 )
 from tidings.routing.hermes.messages import (
     EchoEvent,
     Estate,
     HermesMessage,
+    HermesPublication,
     InterestKind,
-    Publication,
     Settled,
     Tell,
     TypeAnswer,
@@ -47,26 +47,17 @@ ATTRIBUTE_TYPES = tuple(AttributeType)  # their numbers are their places
 T = TypeVar("T")
 
 
-def _get_filter(reader: ControlReader) -> Predicate:
-    data = BYTES.get(reader)
-    start = reader.at - len(data)
-    try:
-        return decode_predicate(data)
-    except CodecError as error:  # its position counts from the predicate's first byte
-        raise CodecError(error.code, error.reason, position=start + (error.position or 0)) from None
-
-
-def _number(kind: type) -> Field:
+def _number(name: str, kind: type) -> Field:
     """A number that stands for one of an enumeration."""
 
-    def get(reader: ControlReader) -> Any:
+    def get(reader: Reader) -> Any:
         number = reader.byte()
         try:
             return kind(number)
         except ValueError:
-            raise reader.fail("RANGE", f"there is no {kind.__name__} {number}", reader.at - 1) from None
+            reader.fail("RANGE", f"unknown {kind.__name__} {number}", reader.position - 1)
 
-    return Field(kind.__name__.lower(), lambda out, value: out.append(value), get)
+    return Field(name, lambda out, value: out.append(value), get)
 
 
 def _put_types(out: bytearray, chain: tuple[EventType, ...]) -> None:
@@ -80,36 +71,34 @@ def _put_types(out: bytearray, chain: tuple[EventType, ...]) -> None:
             out.append(ATTRIBUTE_TYPES.index(kind))
 
 
-def _get_type(reader: ControlReader) -> EventType:
-    start, name, parent = reader.at, TEXT.get(reader), TEXT.get(reader)
+def _get_type(reader: Reader) -> EventType:
+    start, name, parent = reader.position, TEXT.get(reader), TEXT.get(reader)
     attributes: dict[str, AttributeType] = {}
     for _ in range(reader.count()):
         attribute, number = TEXT.get(reader), reader.byte()
         if number >= len(ATTRIBUTE_TYPES):
-            raise reader.fail("RANGE", f"there is no attribute type {number}", reader.at - 1)
+            reader.fail("RANGE", f"unknown attribute type {number}", reader.position - 1)
         if attribute in attributes:
-            raise reader.fail("RANGE", f"attribute {attribute!r} is named twice", reader.at - 1)
+            reader.fail("RANGE", f"attribute {attribute!r} occurs twice", reader.position - 1)
         attributes[attribute] = ATTRIBUTE_TYPES[number]
     try:
         return EventType(name, parent or None, attributes)
     except TidingsError as error:
-        raise reader.fail("RANGE", str(error), start) from None
+        reader.fail("RANGE", str(error), start)
 
 
-def _get_types(reader: ControlReader) -> tuple[EventType, ...]:
+def _get_types(reader: Reader) -> tuple[EventType, ...]:
     return tuple([_get_type(reader) for _ in range(reader.count())])
 
 
-FILTER = Field("predicate", lambda out, value: BYTES.put(out, encode_predicate(value)), _get_filter)
 TYPES = Field("types", _put_types, _get_types)
-KIND, VERB = _number(InterestKind), _number(Verb)
+KIND, VERB = _number("kind", InterestKind), _number("verb", Verb)
 CHAINS, ROUTERS = many("chains", TYPES), many("routers", U32)
 
-Layouts = dict[type, tuple[int, tuple[Field, ...]]]
 LAYOUTS: Layouts = {
-    Tell: (1, (TEXT, KIND, FILTER, U64)),
-    Untell: (2, (TEXT, KIND, FILTER, FLAG)),
-    Publication: (3, (TEXT, FLAG, FLAG, FLAG, BYTES, BYTES)),
+    Tell: (1, (TEXT, KIND, PREDICATE, U64)),
+    Untell: (2, (TEXT, KIND, PREDICATE, FLAG)),
+    HermesPublication: (3, (TEXT, FLAG, FLAG, FLAG, BYTES, BYTES)),
     Settled: (4, (TEXT, BYTES)),
     EchoEvent: (5, (TEXT, U64, FLAG)),
     Estate: (6, (TEXT, TYPES, CHAINS, ROUTERS)),
@@ -117,16 +106,15 @@ LAYOUTS: Layouts = {
 REQUESTS: Layouts = {TypeRequest: (1, (VERB, TEXT, TYPES, U32)), TypeAnswer: (2, (TYPES, TEXT, TEXT))}
 
 
+_BY_NUMBER, _REQUESTS_BY_NUMBER = by_number(LAYOUTS), by_number(REQUESTS)
+
+
 def encode(message: HermesMessage | TypeRequest | TypeAnswer) -> bytes:
-    number, layout = (LAYOUTS | REQUESTS)[type(message)]
-    out = bytearray((number,))
-    for one, part in zip(fields(message), layout, strict=True):
-        part.put(out, getattr(message, one.name))
-    return bytes(out)
+    return encode_record({**LAYOUTS, **REQUESTS}, message)
 
 
 def decode(data: bytes) -> HermesMessage:
-    return cast("HermesMessage", _decode(data, LAYOUTS))
+    return cast("HermesMessage", decode_record(_BY_NUMBER, data, "message of Hermes"))
 
 
 def decode_request(data: bytes) -> TypeRequest:
@@ -150,30 +138,14 @@ def decode_types(data: bytes) -> tuple[EventType, ...]:
     >>> decode_types(encode_types(chain)) == chain
     True
     """
-    reader = ControlReader(data)
+    reader = Reader(data, family="CONTROL")
     chain = _get_types(reader)
-    if reader.at != len(data):
-        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
+    reader.finish("the message")
     return chain
 
 
 def _expect(data: bytes, kind: type[T]) -> T:
-    message = _decode(data, REQUESTS)
+    message = decode_record(_REQUESTS_BY_NUMBER, data, "request of Hermes")
     if not isinstance(message, kind):
-        raise CodecError("E_CONTROL_UNKNOWN", f"{type(message).__name__} has no place here", position=0)
-    return message
-
-
-def _decode(data: bytes, layouts: Layouts) -> object:
-    if len(data) > SCHEME_BYTES_MAX:
-        raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {SCHEME_BYTES_MAX}", position=0)
-    reader = ControlReader(data)
-    number = reader.byte()
-    found = next(((kind, layout) for kind, (known, layout) in layouts.items() if known == number), None)
-    if found is None:
-        raise CodecError("E_CONTROL_UNKNOWN", f"no message of Hermes has the number {number}", position=0)
-    kind, layout = found
-    message = kind(*[part.get(reader) for part in layout])
-    if reader.at != len(data):
-        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
+        raise CodecError("E_CONTROL_UNKNOWN", f"unexpected {type(message).__name__}", position=0)
     return message

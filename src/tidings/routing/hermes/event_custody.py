@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidings.overlay.effects import Router
-from tidings.routing.hermes.messages import Publication, SubscriptionId
+from tidings.routing.hermes.messages import HermesPublication, HermesSubscriptionId
 from tidings.routing.hermes.tables import Hop
 
 Flags = tuple[bool, bool]
@@ -23,7 +23,7 @@ Flags = tuple[bool, bool]
 
 @dataclass(slots=True)
 class Item:
-    event: Publication
+    event: HermesPublication
     source: Hop
     since: float  # when it came, or was passed on once more
     passed: dict[Hop, Flags] = field(default_factory=dict)  # to whom, and for which subscriptions there
@@ -59,13 +59,13 @@ class Item:
 class Custodian:
     def __init__(self, handed_max: int) -> None:
         self._items: dict[bytes, dict[str, Item]] = {}  # by tag and tree
-        self._handed: OrderedDict[bytes, set[SubscriptionId]] = OrderedDict()
+        self._handed: OrderedDict[bytes, set[HermesSubscriptionId]] = OrderedDict()
         self._handed_max = handed_max
 
     def __len__(self) -> int:
         return sum(len(trees) for trees in self._items.values())
 
-    def take(self, now: float, source: Hop, event: Publication) -> bool:
+    def take(self, now: float, source: Hop, event: HermesPublication) -> bool:
         """Keep it; False: it is kept already, and this source need not."""
         trees = self._items.setdefault(event.tag, {})
         known = trees.get(event.type)
@@ -75,7 +75,7 @@ class Custodian:
             return True
         known.comes_from(source, (event.by_type, event.by_filter))
         flags = (known.event.by_type or event.by_type, known.event.by_filter or event.by_filter)
-        known.event = Publication(event.type, *flags, event.rising, event.tag, event.message)
+        known.event = HermesPublication(event.type, *flags, event.rising, event.tag, event.message)
         return known.source == source
 
     def items(self, tag: bytes | None = None) -> list[Item]:
@@ -105,13 +105,13 @@ class Custodian:
             item.answered.discard(neighbour)
             item.passed.pop(neighbour, None)
 
-    def drop(self, event: Publication) -> None:
+    def drop(self, event: HermesPublication) -> None:
         trees = self._items[event.tag]
         del trees[event.type]
         if not trees:
             del self._items[event.tag]
 
-    def not_handed(self, tag: bytes, ids: Iterable[SubscriptionId]) -> list[SubscriptionId]:
+    def not_handed(self, tag: bytes, ids: Iterable[HermesSubscriptionId]) -> list[HermesSubscriptionId]:
         """Those that have not been given this event; from now on they have."""
         handed = self._handed.setdefault(tag, set())
         self._handed.move_to_end(tag)

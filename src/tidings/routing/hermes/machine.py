@@ -24,18 +24,18 @@ from tidings.model.values import Value
 from tidings.overlay.effects import Router, SetTimer
 from tidings.routing.hermes.event_custody import Custodian
 from tidings.routing.hermes.messages import (
-    Done,
     EchoEvent,
     Estate,
-    Hand,
     HermesEffect,
+    HermesHandOver,
     HermesMessage,
+    HermesPublication,
+    HermesSafe,
+    HermesSubscriptionId,
     InterestKind,
-    Publication,
-    Safe,
+    RequestDone,
     Send,
     Settled,
-    SubscriptionId,
     Tell,
     TypeAnswer,
     TypeRequest,
@@ -77,8 +77,8 @@ class Hermes:
         self._estates = RendezvousReplica(self.options)
         self._custodian = Custodian(self.options.handed_max)
         self._advertised: Counter[str] = Counter()
-        self._subscriptions: dict[SubscriptionId, tuple[str, Predicate | None]] = {}
-        self._local: dict[tuple[str, InterestKind], dict[Predicate, dict[SubscriptionId, None]]] = {}
+        self._subscriptions: dict[HermesSubscriptionId, tuple[str, Predicate | None]] = {}
+        self._local: dict[tuple[str, InterestKind], dict[Predicate, dict[HermesSubscriptionId, None]]] = {}
         self._questions = PendingLookups(key_of, self.options)
         self._lookup = TypeLookup(router, self.registry, self._questions)
         self._echoes: dict[int, tuple[Callable[[], None], float]] = {}
@@ -167,7 +167,7 @@ class Hermes:
         return self._done()
 
     def subscribe(
-        self, now: float, token: int, id: SubscriptionId, name: str, filter: Predicate | None = None
+        self, now: float, token: int, id: HermesSubscriptionId, name: str, filter: Predicate | None = None
     ) -> list[HermesEffect]:
         """All events of a type and its subtypes; with a filter, those that match."""
         if id in self._subscriptions:
@@ -188,7 +188,7 @@ class Hermes:
         self._lookup.to_use(now, name, known)
         return self._done()
 
-    def unsubscribe(self, now: float, id: SubscriptionId) -> list[HermesEffect]:
+    def unsubscribe(self, now: float, id: HermesSubscriptionId) -> list[HermesEffect]:
         if id not in self._subscriptions:
             raise UsageError("E_HERMES_ID", f"no client here made subscription {id}")
         name, filter = self._subscriptions.pop(id)
@@ -205,14 +205,14 @@ class Hermes:
         """An event of an advertised type, checked by the caller; with a tag it is persistent and ends in `Safe`."""
         if not self._advertised[name]:
             raise UsageError("E_HERMES_UNADVERTISED", f"no client here advertises event type {name!r}")
-        self._publication(now, None, Publication(name, True, True, False, tag, message))
+        self._publication(now, None, HermesPublication(name, True, True, False, tag, message))
         return self._done()
 
     # --- the overlay ----------------------------------------------------------------------------------------------
 
     def hear(self, now: float, neighbour: Router, message: HermesMessage) -> list[HermesEffect]:
         match message:
-            case Publication():
+            case HermesPublication():
                 self._publication(now, neighbour, message)
             case Tell(type=name, kind=kind, filter=filter, lifetime_ms=lifetime_ms):
                 until = now + min(lifetime_ms, self.options.lifetime_ms)
@@ -365,11 +365,11 @@ class Hermes:
                     self.trees.heir(now, request.name, request.chain[-1].name)
 
     def _finish(self, token: int, answer: TypeAnswer) -> None:
-        self._out.append(Done(token, EventTypeError(answer.code, answer.reason) if answer.code else None))
+        self._out.append(RequestDone(token, EventTypeError(answer.code, answer.reason) if answer.code else None))
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    def _ways(self, tree: Tree, source: Hop, event: Publication) -> Ways:
+    def _ways(self, tree: Tree, source: Hop, event: HermesPublication) -> Ways:
         """Lines 16 to 28 of Figure 2: to whom, and with which flags; never back to where it came from."""
         typed: set[Hop] = set()
         if event.by_type:
@@ -384,7 +384,7 @@ class Hermes:
             ways.pop(source, None)
         return ways
 
-    def _publication(self, now: float, source: Hop, event: Publication) -> None:
+    def _publication(self, now: float, source: Hop, event: HermesPublication) -> None:
         if event.tag:
             if event.rising and source == self.trees.tree(event.type, now).up:
                 self._unsettle(now)  # both think the other nearer to the rendezvous node: one will soon know better
@@ -396,20 +396,20 @@ class Hermes:
         ways = self._ways(tree, source, event)
         for hop, (by_type, by_filter) in ways.items():
             rising = hop is not None and hop == tree.up
-            self._pass_on(now, hop, Publication(event.type, by_type, by_filter, rising, b"", event.message))
+            self._pass_on(now, hop, HermesPublication(event.type, by_type, by_filter, rising, b"", event.message))
 
-    def _pass_on(self, now: float, hop: Hop, event: Publication) -> None:
+    def _pass_on(self, now: float, hop: Hop, event: HermesPublication) -> None:
         if hop is None:
             self._hand(event)
         elif isinstance(hop, str):  # of a subtype: into the tree of the type that this broker is asked for
             self._publication(
-                now, event.type, Publication(hop, event.by_type, event.by_filter, False, event.tag, event.message)
+                now, event.type, HermesPublication(hop, event.by_type, event.by_filter, False, event.tag, event.message)
             )
         else:
             self._out.append(Send(hop, event))
 
-    def _hand(self, event: Publication) -> None:
-        found: list[SubscriptionId] = []
+    def _hand(self, event: HermesPublication) -> None:
+        found: list[HermesSubscriptionId] = []
         if event.by_type:
             found += self._local.get((event.type, InterestKind.TYPE), {}).get(ALWAYS, ())
         if event.by_filter:
@@ -420,7 +420,7 @@ class Hermes:
         if event.tag:
             found = self._custodian.not_handed(event.tag, found)
         if found:
-            self._out.append(Hand(tuple(sorted(found)), event.message, event.tag, event.type))
+            self._out.append(HermesHandOver(tuple(sorted(found)), event.message, event.tag, event.type))
         elif event.tag:
             self._custodian.settled(event.type, event.tag, None)
 
@@ -433,7 +433,7 @@ class Hermes:
             for hop, (by_type, by_filter) in self._ways(tree, None, event).items():
                 if item.sends(hop, (by_type, by_filter)):
                     rising = hop is not None and hop == tree.up
-                    copy = Publication(event.type, by_type, by_filter, rising, event.tag, event.message)
+                    copy = HermesPublication(event.type, by_type, by_filter, rising, event.tag, event.message)
                     self._pass_on(now, hop, copy)
             settled_at = max(self._unsettled_until, tree.since + self.options.settle_ms)
             if self._custodian.holds(item) and not item.waiting and now >= settled_at:
@@ -442,10 +442,10 @@ class Hermes:
                 else:
                     self._let_go(now, item.event, item.source)
 
-    def _let_go(self, now: float, event: Publication, source: Hop) -> None:
+    def _let_go(self, now: float, event: HermesPublication, source: Hop) -> None:
         self._custodian.drop(event)
         if source is None:
-            self._out.append(Safe(event.tag))
+            self._out.append(HermesSafe(event.tag))
         elif isinstance(source, int):
             self._out.append(Send(source, Settled(event.type, event.tag)))
         else:

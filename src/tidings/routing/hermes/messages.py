@@ -29,7 +29,7 @@ class InterestKind(IntEnum):
 SUBSCRIPTIONS = (InterestKind.TYPE, InterestKind.FILTER)
 
 
-class SubscriptionId(NamedTuple):
+class HermesSubscriptionId(NamedTuple):
     router: Router
     number: int
 
@@ -55,7 +55,7 @@ class Untell(ControlMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Publication(ControlMessage):
+class HermesPublication(ControlMessage):
     """An event in the tree of a type: its own, or an ancestor. The flags say which subscriptions it is for."""
 
     type: str
@@ -95,7 +95,7 @@ class Estate(ControlMessage):
     users: tuple[Router, ...] = ()  # whose clients use it
 
 
-HermesMessage: TypeAlias = Tell | Untell | Publication | Settled | EchoEvent | Estate
+HermesMessage: TypeAlias = Tell | Untell | HermesPublication | Settled | EchoEvent | Estate
 
 # Requests to a rendezvous node, and the answer.
 
@@ -139,17 +139,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class HermesHandOver:
     """Give an event to these subscriptions of clients here. With a tag: say when it is safe with them (`handed`)."""
 
-    subscriptions: tuple[SubscriptionId, ...]
+    subscriptions: tuple[HermesSubscriptionId, ...]
     message: bytes
     tag: bytes = b""
     type: str = ""  # in whose tree it came
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RequestDone:
     """What a client asked for under this token is done, or why not."""
 
     token: int
@@ -157,10 +157,10 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Safe:
+class HermesSafe:
     """A persistent event published here has reached all who want it."""
 
     tag: bytes
 
 
-HermesEffect: TypeAlias = Send | Request | Hand | Done | Safe | SetTimer
+HermesEffect: TypeAlias = Send | Request | HermesHandOver | RequestDone | HermesSafe | SetTimer

@@ -42,7 +42,13 @@ from tidings.routing.forwarding import ID
 from tidings.routing.hermes import messages as hermes
 from tidings.routing.hermes.codec import SCHEME, decode, decode_answer, decode_request, encode
 from tidings.routing.hermes.machine import Hermes
-from tidings.routing.hermes.messages import HermesEffect, HermesMessage, Publication, SubscriptionId, TypeAnswer
+from tidings.routing.hermes.messages import (
+    HermesEffect,
+    HermesMessage,
+    HermesPublication,
+    HermesSubscriptionId,
+    TypeAnswer,
+)
 from tidings.routing.message_views import batch_of, heard
 from tidings.routing.scheme import TIMER, Then
 
@@ -61,9 +67,9 @@ class HermesScheme:
     ) -> None:
         self.machine = machine
         self._bdrp, self._ready, self._room, self._tick_ms = bdrp, ready, room, tick_ms
-        self._ids: dict[Predicate, list[SubscriptionId]] = {}
-        self._unmade: dict[SubscriptionId, tuple[str, Predicate | None]] = {}  # not confirmed by the machine
-        self._retry: set[SubscriptionId] = set()  # of these: refused, for now
+        self._ids: dict[Predicate, list[HermesSubscriptionId]] = {}
+        self._unmade: dict[HermesSubscriptionId, tuple[str, Predicate | None]] = {}  # not confirmed by the machine
+        self._retry: set[HermesSubscriptionId] = set()  # of these: refused, for now
         self._numbers = 0  # of subscriptions, and tokens
         self._then: dict[int, Callable[[float, TidingsError | None], None]] = {}
         self._unasked: list[tuple[float, AskKey]] = []
@@ -109,7 +115,7 @@ class HermesScheme:
         typed = typed_interest(predicate)
         if typed is None:
             return without_timer(TIMER, self._bdrp.subscribe(now, predicate))
-        id = SubscriptionId(self.machine.router, self._number())
+        id = HermesSubscriptionId(self.machine.router, self._number())
         self._ids.setdefault(predicate, []).append(id)
         self._unmade[id] = typed
         return self._subscribe(now, id)
@@ -133,7 +139,7 @@ class HermesScheme:
         message, out = heard(neighbour, said, SCHEME, decode, _carried)
         if message is None:
             return out
-        self._counts["publications" if isinstance(message, Publication) else "controls"] += 1
+        self._counts["publications" if isinstance(message, HermesPublication) else "controls"] += 1
         return out + self._do(now, self.machine.hear(now, neighbour, message))
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
@@ -279,7 +285,7 @@ class HermesScheme:
 
     # --- the machine ----------------------------------------------------------------------------------------------
 
-    def _subscribe(self, now: float, id: SubscriptionId) -> list[Effect]:
+    def _subscribe(self, now: float, id: HermesSubscriptionId) -> list[Effect]:
         self._retry.discard(id)
         name, filter = self._unmade[id]
 
@@ -312,7 +318,7 @@ class HermesScheme:
             match effect:
                 case hermes.Send(neighbour=neighbour, message=message):
                     out += self._send(neighbour, cast("HermesMessage", message))
-                case hermes.Hand(message=message, tag=tag, type=name):
+                case hermes.HermesHandOver(message=message, tag=tag, type=name):
                     if tag or self._new(message[ID]):
                         out.append(HandOver(message, tag, name))
                 case hermes.Request(token=token, key=key, request=request):
@@ -321,10 +327,10 @@ class HermesScheme:
                         out.append(ask)
                     else:
                         self._unasked.append((now + UNASKED_MS, ask))
-                case hermes.Done(token=token, error=error):
+                case hermes.RequestDone(token=token, error=error):
                     self._then.pop(token)(now, error)
                     out += self._take()
-                case hermes.Safe(tag=tag):
+                case hermes.HermesSafe(tag=tag):
                     out += self._safe(now, tag)
                 case SetTimer():
                     pass  # it ticks with this scheme's clock
@@ -337,17 +343,17 @@ class HermesScheme:
         return out
 
     def _send(self, neighbour: Router, message: HermesMessage) -> list[Effect]:
-        if isinstance(message, Publication):
+        if isinstance(message, HermesPublication):
             if not message.tag and not self._room(neighbour):
                 self._counts["dropped_link"] += 1
                 return []
             self._counts["copies"] += 1
-        went: list[Effect] = [Passed(message.message[ID], neighbour)] if isinstance(message, Publication) else []
+        went: list[Effect] = [Passed(message.message[ID], neighbour)] if isinstance(message, HermesPublication) else []
         return [Send(neighbour, SchemeMessage(SCHEME, encode(message))), *went]
 
 
 def _carried(message: object) -> bytes | None:
-    return message.message if isinstance(message, Publication) else None
+    return message.message if isinstance(message, HermesPublication) else None
 
 
 def _type_of(message: bytes) -> str:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from math import inf
 
 from tidings.errors import CodecError
+from tidings.model.reader import Reader, put_varint
 from tidings.overlay.effects import ControlMessage
-from tidings.routing.control.codec import ControlReader, put_varint
 from tidings.routing.control.flood import Flood, FloodOptions
 from tidings.routing.control.messages import Topic
 from tidings.routing.effects import Deliver, Effect, Install, Report, Route, Router, UnicastTable
@@ -31,7 +31,7 @@ class LinkStateOptions:
     compute_ms: float = 10  # the same for changes of the map and computing paths
 
 
-class LinkState:
+class LinkStateUnicast:
     def __init__(
         self,
         router: Router,
@@ -177,15 +177,14 @@ def encode_links(links: Mapping[Router, int]) -> bytes:
 
 
 def decode_links(data: bytes) -> dict[Router, int]:
-    reader, last = ControlReader(data), -1
+    reader, last = Reader(data, family="CONTROL"), -1
     links: dict[Router, int] = {}
     for _ in range(reader.count()):
-        at = reader.at
+        at = reader.position
         neighbour, cost = reader.varint(0xFFFF_FFFF), reader.varint(COST_MAX)
         if neighbour <= last or cost < 1:
-            raise reader.fail("LINKS", "neighbours do not ascend, or a cost of 0", at)
+            reader.fail("LINKS", "neighbours do not ascend, or a cost of 0", at)
         last = neighbour
         links[neighbour] = cost
-    if reader.at != len(data):
-        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
+    reader.finish("the message")
     return links

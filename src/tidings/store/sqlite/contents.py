@@ -1,8 +1,7 @@
-"""What the store knows of what its file holds: the index of messages and the small state.
+"""The store's knowledge of its file: the index of messages and the small state.
 
-Both change batch by batch. A batch that was written is taken note of when the store is used next, so that `append`
-returns at once; of small ones several together, for many a message is acknowledged in the next batch and need never be
-noted.
+Both change batch by batch. A written batch is added when the store is used next, so that `append` returns at once;
+small ones are added several at a time, because many messages are acknowledged in the next batch and need no entry.
 """
 
 import sqlite3

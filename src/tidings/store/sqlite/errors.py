@@ -1,4 +1,4 @@
-"""What SQLite and the system say when something fails, as the store's errors."""
+"""Translates errors of SQLite and the system into the store's errors."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ def translated() -> Iterator[None]:
 
 
 def hindrance(path: Path) -> str:
-    """Why a file cannot be opened, as far as one can see."""
+    """The visible reason why a file cannot be opened, to append to a message; empty: none."""
     if path.is_dir():
         return ": it is a directory"
     if path.is_symlink() and not path.exists():
@@ -37,7 +37,7 @@ def _forbidden(path: Path) -> str:
 
 
 def cannot_open(error: sqlite3.Error, path: Path) -> bool:
-    """Whether it is the files themselves that the system does not give us."""
+    """True if the system refuses access to the files themselves."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code == sqlite3.SQLITE_CANTOPEN or (code in _FORBIDDEN and bool(_forbidden(path)))
 

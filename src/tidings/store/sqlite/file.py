@@ -99,7 +99,7 @@ class SqliteFile:
         return db
 
     def _claim_all(self) -> None:
-        """What the log held when the store was opened may be more than the file has room for."""
+        """Reserve room in the file for the log found at start, which may be larger than the file."""
         ((pages,),) = self._db.execute("PRAGMA page_count").fetchall()
         with suppress(OSError):  # then messages are refused, and the rest goes on
             self._with_reserve(lambda: self._room.claim(pages * salvage.PAGE_BYTES))
@@ -133,7 +133,7 @@ class SqliteFile:
             if changes or delete_before:
                 self._transact(number, blob, changes, delete_before)
             else:
-                self._db.execute(INSERT, (number, blob))  # a transaction by itself
+                self._db.execute(INSERT, (number, blob))  # a transaction of its own
 
         if frees:
             self._with_reserve(write)
@@ -174,7 +174,7 @@ class SqliteFile:
         self._unclaimed_bytes = 0
 
     def _with_reserve(self, use: Callable[[], T]) -> T:
-        """If the disk is full, with the reserve."""
+        """Carry out work; on a full disk, use the reserve."""
         try:
             return use()
         except (sqlite3.Error, OSError) as error:
@@ -183,8 +183,8 @@ class SqliteFile:
         return use()
 
     def _with_room(self, use: Callable[[], None]) -> None:
-        """If the disk is full, once more without the log, whose place may be all that is missing. The reserve is for
-        emptying it: there must be one again before anything is written."""
+        """Carry out work; on a full disk, empty the log and retry, since its space may suffice. The reserve is for
+        emptying it: it must be restored before anything is written."""
         try:
             use()
         except (sqlite3.Error, OSError) as error:

@@ -1,10 +1,10 @@
-"""Which stored messages still wait, where, and where their bytes are: about fifty bytes a message.
+"""The index of stored messages that still wait: mailboxes and position of the bytes, about fifty bytes a message.
 
 The index is a table of messages sorted by seq, and beside it a table of *pairs*, one for each mailbox a message was
 stored for, in the order of the messages and of the mailbox numbers within a message:
 
     messages   seq | batch | start | size | priority | first | width | waits
-                                                         |      '--- how many pairs, how many of them still live
+                                                         |      '--- number of pairs, number of live pairs
     pairs      box | live   <----------------------------'
 
 Both are numpy columns that grow at the end, so that a million acknowledgements are a few searches in sorted arrays
@@ -111,7 +111,7 @@ class Index:
         return self._oldest if oldest - self._oldest < LEFT_BATCHES and dead_bytes < LEFT_BYTES else oldest
 
     def oldest(self, disk_bytes: int) -> int:
-        """The last batch to write anew, if one begins with the oldest and goes on for about so many bytes."""
+        """The last batch to rewrite, if rewriting begins with the oldest and covers about this number of bytes."""
         for number in range(self._oldest, self._newest):
             disk_bytes -= self._bytes.get(number, 0)
             if disk_bytes <= 0:

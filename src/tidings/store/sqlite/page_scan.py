@@ -1,7 +1,7 @@
 """Batches that SQLite cannot reach any more, found page by page.
 
 A page of the table of batches that is gone takes all below it with it, and a file that is cut off ends somewhere in the
-middle of its tree. But each leaf page says by itself which rows it has, and each batch says its number, which batches
+middle of its tree. But each leaf page tells which rows it has, and each batch its number, which batches
 were deleted before it, and the checksum of each of its records. So the leaves are read one by one, without the tree.
 A page that was freed may hold old batches still: those have numbers before the oldest that is needed.
 
@@ -63,7 +63,7 @@ def _cells(path: Path, page_bytes: int, is_wanted: Callable[[int], bool]) -> Ite
 
 
 def _local_bytes(size: int, page_bytes: int) -> int:
-    """How much of a row is in its cell; the rest is on overflow pages."""
+    """Bytes of a row that are in its cell; the rest is on overflow pages."""
     if size <= page_bytes - 35:
         return size
     least = (page_bytes - 12) * 32 // 255 - 23

@@ -5,7 +5,7 @@ see to it that they are there:
 
 - `reserve`: a file beside the store that holds nothing but its place. It is given up when the disk is full and taken
   again as soon as that is possible. While it is gone the store takes no messages.
-- `claim`: what the write-ahead log holds must be copied into the file before the log can begin anew. Where the file
+- `claim`: what the write-ahead log holds must be copied into the file before the log can be restarted. Where the file
   will grow, that place is taken when the log is written, not when it is copied.
 
 It also knows whether the files are still where they were: one that was removed can be written all day, for nobody.
@@ -60,7 +60,7 @@ class Reserve:
             except OSError:
                 same = False
             if not same:
-                reason = f"{path} was removed or replaced while in use: nothing that is written would last"
+                reason = f"{path} was removed or replaced while in use; writes would be lost. Restart the broker"
                 raise StoreError("E_STORE_IO", reason)
         self._checked = time.monotonic()
 
@@ -84,7 +84,7 @@ class Reserve:
         return True
 
     def due(self) -> bool:
-        """Whether it is time to look for the reserve again."""
+        """True if it is time to check the reserve again."""
         return time.monotonic() - self._tried >= RETRY_SECONDS
 
     def restore(self) -> bool:
@@ -102,7 +102,7 @@ class Reserve:
         return self.reserved
 
     def spacious(self) -> bool:
-        """Whether there is room beyond the reserve. Tried out: a quota, say, is seen by nothing else."""
+        """True if there is room beyond the reserve. It is tried: a quota, for example, is visible in no other way."""
         path = self._path.with_name(self._path.name + ".probe")
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

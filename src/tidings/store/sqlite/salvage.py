@@ -50,7 +50,9 @@ def connect(path: Path) -> sqlite3.Connection:
             _check_header(db, path)
         (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":
-            raise StoreError("E_STORE_IO", f"{path}: no write-ahead log on this file system")
+            raise StoreError(
+                "E_STORE_IO", f"{path}: this file system does not support the write-ahead log; use a local file system"
+            )
         for pragma in ("synchronous=FULL", "fullfsync=ON", "checkpoint_fullfsync=ON", "secure_delete=OFF"):
             db.execute(f"PRAGMA {pragma}").fetchall()
         if fresh:
@@ -78,7 +80,7 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
             with suppress(CodecError):
                 found = unpack(blob).records
                 if found and found != [VERSION]:
-                    reason = f"{path} has version {_version(found[0])}, this program knows {VERSION.value.decode()}"
+                    reason = f"{path} has version {_version(found[0])}, this program supports {VERSION.value.decode()}"
                     raise StoreError("E_STORE_VERSION", reason)
     return False
 
@@ -88,7 +90,7 @@ def _version(record: Record) -> str:
 
 
 def _check_header(db: sqlite3.Connection, path: Path) -> None:
-    """What SQLite would believe: a flipped bit here may make a file read-only, or its text another encoding."""
+    """Check header fields that SQLite trusts: a flipped bit may make a file read-only or change its text encoding."""
     with path.open("rb") as file:
         header = file.read(len(HEADER))
     (application,) = db.execute("PRAGMA application_id").fetchone()
@@ -98,7 +100,7 @@ def _check_header(db: sqlite3.Connection, path: Path) -> None:
 
 
 def is_store(path: Path) -> bool:
-    """Whether a file that SQLite cannot read was a store: any of its marks is enough."""
+    """True if a file that SQLite cannot read was a store: any of its marks is enough."""
     marks = [MAGIC, struct.pack(">I", APPLICATION), *(statement.encode() for statement in SCHEMA.values())]
     for part in (path, beside(path, "-wal")):
         if part.exists():
@@ -144,7 +146,7 @@ def gaps(numbers: list[int], oldest: int) -> list[Damage]:
 
 
 def missing(path: Path, *, made: bool, logged: bool) -> list[Damage]:
-    """What is gone of a store. `made`: there was one; `logged`: its log held something."""
+    """Damages for missing files of a store. `made`: there was one; `logged`: its log held something."""
     damaged = []
     log = wal.read(beside(path, "-wal"), PAGE_BYTES)
     if (made or log is not None) and not _size(path):
@@ -156,7 +158,7 @@ def missing(path: Path, *, made: bool, logged: bool) -> list[Damage]:
 
 
 def is_cut(path: Path, *, made: bool) -> bool:
-    """Whether SQLite would throw away the log, or take a store for something else, because of the file's size."""
+    """True if SQLite would discard the log, or not recognize the store, because of the file's size."""
     size = _size(path)
     if size:
         return size < PAGE_BYTES and (made or is_store(path))
@@ -220,7 +222,7 @@ def rebuild(path: Path) -> list[Damage]:
     beside(path, "-wal").unlink(missing_ok=True)
     new.replace(path)
     sync_directory(path.parent)
-    return [Damage("the file was damaged and made anew; what was there is kept, with the ending .damaged")]
+    return [Damage("the file was damaged and created again; the damaged one is kept with the ending .damaged")]
 
 
 def _new_first_page(file: int) -> None:
@@ -234,7 +236,7 @@ def _new_first_page(file: int) -> None:
 
 
 def _rows(db: sqlite3.Connection, table: str, key: str, order: str) -> Iterator[tuple[object, bytes]]:
-    """Rows until the damage. Each is asked for by itself: a cursor is one ahead, and would lose the one before it."""
+    """Rows until the damage. Each is read separately: a cursor is one ahead, and would lose the one before it."""
     beyond, seen, known = ">" if order == "ASC" else "<", set[object](), ""
     last: tuple[object, ...] = ()
     with suppress(sqlite3.DatabaseError):

@@ -1,4 +1,4 @@
-"""The small part of what a store holds: mailboxes, who is attached, delivery counts, notes.
+"""The small state of a store: mailboxes, attached subscribers, delivery counts, notes.
 
 It changes in place, in two tables of the same content (`state` and `state_copy`), so that no single page of the file
 is the only one that knows a mailbox. A value is a batch of one record: the same checksums, the same code.
@@ -59,7 +59,7 @@ class StoreState:
     counted: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def prepare(self, batch: Sequence[Record], last_seq: int) -> tuple[list[Record], list[StateChange], int]:
-        """What the batch means: records for the log, changes of the state, the last seq. Changes nothing yet.
+        """Translate a batch into records for the log, changes of the state and the last seq, without applying them.
 
         The log gets only what has an effect at this point, so that its reader need not know the order of records
         within a batch: messages for mailboxes there are, acknowledgements of messages that came before.
@@ -113,7 +113,7 @@ class StoreState:
                 case Note(key, value):
                     self.notes[key] = value
                 case Stored() | Acked() | Counted():
-                    raise AssertionError(f"{change.record} is no setting")
+                    raise AssertionError(f"{change.record} is not a setting")
                 case _:
                     assert_never(change.record)
         return gone

@@ -11,7 +11,7 @@ CPU in large batches and less in small ones (`bench/store.py`), but has none of 
 Space. Messages and acknowledgements are appended; nothing is changed in place. An acknowledgement matters only as
 long as its message is in the file, and it always comes later in the log. So if batches only ever leave at the oldest
 end, an acknowledgement that leaves can have no message left to be about. A batch leaves when nothing in it is live; if
-one message stays for long, `_move` writes the live messages of the oldest batches anew at the young end. It begins
+one message stays for long, `_move` writes the live messages of the oldest batches again at the young end. It begins
 when more than half of the file (and 4 MiB) is dead, or when there are too many tiny batches, so the file stays below
 about three times what is live plus 8 MiB (and the write-ahead log beside it below about 64 MiB and one batch), and each
 byte is rewritten about once for each byte that came in meanwhile. The file never shrinks; its free pages are reused.
@@ -61,7 +61,7 @@ COUNTED_BYTES = 33  # what a delivery count takes in the log
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """When housekeeping begins; `append` itself does it at twice the slack."""
+    """Thresholds at which housekeeping begins; `append` itself does it at twice the slack."""
 
     slack_bytes: int = 4 << 20  # waste below this is not worth moving anything
     slack_batches: int = 4096
@@ -154,7 +154,7 @@ class SqliteStore:
                     self._closed = True
 
     def disk_bytes(self) -> int:
-        """What the batches take; the file may be larger, its free pages are used again."""
+        """Bytes of all batches; the file may be larger, its free pages are reused."""
         with self._use:
             self._settle()
             return self._contents.index.disk_bytes
@@ -169,7 +169,7 @@ class SqliteStore:
         number = contents.newest + 1
         blob = pack(Head(number, oldest, last_seq), records)
         if len(blob) > BATCH_BYTES_MAX:
-            raise UsageError("E_STORE_BATCH", f"{len(blob)} bytes in one batch, at most {BATCH_BYTES_MAX} are possible")
+            raise UsageError("E_STORE_BATCH", f"{len(blob)} bytes in one batch, at most {BATCH_BYTES_MAX} are allowed")
         delete_before = oldest if oldest > contents.index.first else 0
         self._file.write(number, blob, changes, delete_before=delete_before, frees=frees)
         contents.newest, contents.last_seq = number, last_seq
@@ -185,7 +185,7 @@ class SqliteStore:
                 self._move(max(self._limits.move_bytes, 4 * size))
 
     def _surplus(self) -> float:
-        """How much of what the file may carry in vain it does carry; at 1 something must be done."""
+        """Dead bytes of the file relative to the limit; at 1 housekeeping is due."""
         index, limits = self._contents.index, self._limits
         live = index.live_bytes + COUNTED_BYTES * len(self._contents.state.counted)
         waste = (index.disk_bytes - live) / (2 * (limits.slack_bytes + live))
@@ -193,7 +193,7 @@ class SqliteStore:
         return max(waste, connection_limits)
 
     def _move(self, size: int) -> None:
-        """Write what is live in the oldest batches anew, so that they can go."""
+        """Rewrite the live messages of the oldest batches, so that these can be deleted."""
         index, counted = self._contents.index, self._contents.state.counted
         last = index.oldest(size)
         records: list[Record] = []
@@ -227,7 +227,7 @@ class _Use:
         store._mutex.acquire()
         if store._closed:
             store._mutex.release()
-            raise StoreError("E_STORE_CLOSED", "the store was closed")
+            raise StoreError("E_STORE_CLOSED", "the store is closed")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         self._store._mutex.release()

@@ -4,7 +4,7 @@ SQLite believes the log up to the first frame whose checksum is wrong, and forge
 right for a log that a crash cut off, and wrong for one with a flipped bit in the middle, where every later commit was
 already acknowledged. The two can be told apart, because each frame stores the running checksum, so every frame can be
 checked against the one before it: sound frames *behind* a bad one, after the end of its transaction, prove that the
-bad one had been on disk (each commit is synced before the next begins). Then the checksums are written anew over the
+bad one had been on disk (each commit is synced before the next begins). Then the checksums are rewritten over the
 damaged bytes, SQLite replays everything, and the flipped bit is left to the checksum of the record it hit. If the
 bad frame is in the last transaction nothing can be proved; it is ignored as SQLite would, but reported.
 
@@ -62,7 +62,7 @@ class WriteAheadLog:
     power: Words
 
     def proven(self) -> int | None:
-        """How many frames to replay if the log is damaged in the middle; 0: its last transaction is bad; None: fine."""
+        """Frames to replay if the log is damaged in the middle; 0: its last transaction is bad; None: intact."""
         bad = len(self.sound) if self.sound.all() else int(np.argmin(self.sound))
         if not self.header_sound and bad > 0:  # only the header is damaged, as far as the frames go
             return int(np.max(np.nonzero(self.fields[:bad, 1])[0], initial=-1)) + 1

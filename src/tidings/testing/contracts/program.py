@@ -12,7 +12,7 @@ from typing import Protocol
 from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.model.reader import list_of, value_of
 from tidings.model.selector.program import STACK_MAX, Code
-from tidings.model.selector.program import Program as Reference
+from tidings.model.selector.program import SelectorProgram as Reference
 from tidings.testing.contracts.codec import (
     NAMES,
     mutated,

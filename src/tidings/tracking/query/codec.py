@@ -1,7 +1,7 @@
 """Questions and answers about messages as brokers send them to each other (docs/wire.md, "Tracing").
 
->>> decode(encode(Question(7, MessageId(1, 2, 3))))
-Question(number=7, message=MessageId(publisher=1, broker=2, ms=3, counter=0))
+>>> decode(encode(TraceQuestion(7, MessageId(1, 2, 3))))
+TraceQuestion(number=7, message=MessageId(publisher=1, broker=2, ms=3, counter=0))
 """
 
 import struct
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from tidings.errors import CodecError
 from tidings.model.message_id import SIZE, MessageId
-from tidings.routing.control.codec import ControlReader, put_varint
+from tidings.model.reader import Reader, put_varint
 from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
 
 QUESTION, ANSWER = 1, 2
@@ -50,17 +50,16 @@ def encode(letter: Letter) -> bytes:
 
 
 def decode(data: bytes) -> Letter:
-    reader = ControlReader(data)
+    reader = Reader(data, family="CONTROL")
     kind = reader.byte()
     if kind not in (QUESTION, ANSWER):
         raise CodecError("E_TRACE_KIND", f"no letter about messages has the number {kind}", position=0)
     number = reader.varint(_U64)
     if kind == QUESTION:
-        letter: Letter = TraceQuestion(number, MessageId.from_bytes(_fixed(reader, SIZE)))
+        letter: Letter = TraceQuestion(number, MessageId.from_bytes(reader.take(SIZE, "a message id")))
     else:
         letter = Answered(number, _get_answer(reader))
-    if reader.at != len(data):
-        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
+    reader.finish("the message")
     return letter
 
 
@@ -80,12 +79,12 @@ def _put_answer(out: bytearray, answer: TraceAnswer) -> None:
     out.append(answer.incomplete)
 
 
-def _get_answer(reader: ControlReader) -> TraceAnswer:
+def _get_answer(reader: Reader) -> TraceAnswer:
     broker, verdict = reader.varint(_U32), _VERDICTS[reader.varint(len(_VERDICTS) - 1)]
     probability, neighbours = _probability(reader), _get_routers(reader)
-    known, at, forwarded = reader.varint(1), reader.at, _get_routers(reader)
+    known, at, forwarded = reader.varint(1), reader.position, _get_routers(reader)
     if forwarded and not known:
-        raise reader.fail("RANGE", "neighbours it went to, of which nothing is known", at)
+        reader.fail("RANGE", "neighbours it went to, of which nothing is known", at)
     subscribers = tuple(_statement(reader) for _ in range(reader.count()))
     filters, incomplete = reader.varint(_U64), bool(reader.varint(1))
     statements = (neighbours, forwarded if known else None, subscribers)
@@ -99,29 +98,18 @@ def _put_routers(out: bytearray, routers: Iterable[int]) -> None:
         put_varint(out, router)
 
 
-def _get_routers(reader: ControlReader) -> tuple[int, ...]:
+def _get_routers(reader: Reader) -> tuple[int, ...]:
     return tuple([reader.varint(_U32) for _ in range(reader.count())])
 
 
-def _statement(reader: ControlReader) -> Statement:
-    at = reader.at
-    try:
-        name = reader.take(NAME_BYTES_MAX).decode()
-    except UnicodeDecodeError:
-        raise reader.fail("TEXT", "not UTF-8", at) from None
+def _statement(reader: Reader) -> Statement:
+    name = reader.text(reader.varint(NAME_BYTES_MAX), "a name")
     return Statement(name, _probability(reader))
 
 
-def _probability(reader: ControlReader) -> float:
-    at = reader.at
-    value: float = _F64.unpack(_fixed(reader, _F64.size))[0]
+def _probability(reader: Reader) -> float:
+    at = reader.position
+    value: float = _F64.unpack(reader.take(_F64.size, "a probability"))[0]
     if isnan(value) or not 0 <= value <= 1:
-        raise reader.fail("RANGE", "a probability lies between 0 and 1", at)
+        reader.fail("RANGE", "a probability lies between 0 and 1", at)
     return value
-
-
-def _fixed(reader: ControlReader, size: int) -> bytes:
-    if len(reader.data) - reader.at < size:
-        raise reader.fail("SHORT", f"{size} bytes expected, {len(reader.data) - reader.at} left")
-    reader.at += size
-    return reader.data[reader.at - size : reader.at]

@@ -76,14 +76,14 @@ def test_where_links_are_configured_no_number_is_drawn(tmp_path: Path) -> None:
 
 def test_a_peer_may_have_any_number_before_this_broker_has_one(tmp_path: Path) -> None:
     prepared(tmp_path, network=PAN + "peers = [{router = 1}, {address = '127.0.0.1:1'}]")
-    with pytest.raises(ConfigError, match="1 is this broker itself"):
+    with pytest.raises(ConfigError, match="1 is this broker's own id"):
         prepared(tmp_path, broker="id = 1", network=PAN + "peers = [{router = 1}]")
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "4294967296", "²", "one", "1 2", "9" * 5000])
 def test_what_is_not_a_number_in_the_file_is_refused(tmp_path: Path, text: str) -> None:
     stored(tmp_path, text)
-    with pytest.raises(ConfigError, match=r"data/broker-id: this is not the number of a broker"):
+    with pytest.raises(ConfigError, match=r"data/broker-id: not a broker number"):
         prepared(tmp_path)
 
 
@@ -103,6 +103,6 @@ def test_a_number_that_cannot_be_written_is_not_used(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ConfigError, match=r"cannot be written \(No space left on device\)"):
+    with pytest.raises(ConfigError, match=r"cannot write this broker.s number \(No space left on device\)"):
         keep(tmp_path, 7)
     assert not (tmp_path / FILE).exists()

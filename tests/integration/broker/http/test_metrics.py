@@ -76,7 +76,7 @@ def test_health_tells_the_state_of_the_store() -> None:
             assert (page.status, json.loads(page.body)["store"]) == (200, "slow")
             (age,) = re.findall(r"\ntidings_store_write_age_seconds (\S+)", metrics.metrics().body)
             assert float(age) >= 2 * SLOW_SECONDS
-            here.broker.writer.complaints.error = StoreError("E_STORE_FULL", "no space")
+            here.broker.writer.health.error = StoreError("E_STORE_FULL", "no space")
             page = metrics.health()
             assert (page.status, json.loads(page.body)["store"]) == (200, "E_STORE_FULL")
             here.broker.ready = False

@@ -33,11 +33,11 @@ async def exchange(port: int, request: bytes, tls: ssl.SSLContext | None = None)
         (b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", b"200 OK", b"hello\n"),
         (b"GET /a?x=1 HTTP/1.0\r\n\r\n", b"200 OK", b"hello\n"),
         (b"GET /b HTTP/1.1\r\n\r\n", b"503 Service Unavailable", b"no\n"),
-        (b"GET /c HTTP/1.1\r\n\r\n", b"404 Not Found", b"no such page; there are: /a /b\n"),
-        (b"POST /a HTTP/1.1\r\n\r\n", b"405 Method Not Allowed", b"only GET is answered\n"),
-        (b"hello\r\n\r\n", b"400 Bad Request", b"this is not HTTP/1.1\n"),
-        (b"GET /\xff HTTP/1.1\r\n\r\n", b"404 Not Found", b"no such page; there are: /a /b\n"),
-        (b"GET /a HTTP/1.1\r\nx: " + b"y" * 20_000, b"400 Bad Request", b"this is not HTTP/1.1\n"),
+        (b"GET /c HTTP/1.1\r\n\r\n", b"404 Not Found", b"no such page; available: /a /b\n"),
+        (b"POST /a HTTP/1.1\r\n\r\n", b"405 Method Not Allowed", b"method not allowed: use GET\n"),
+        (b"hello\r\n\r\n", b"400 Bad Request", b"malformed request: not HTTP/1.1\n"),
+        (b"GET /\xff HTTP/1.1\r\n\r\n", b"404 Not Found", b"no such page; available: /a /b\n"),
+        (b"GET /a HTTP/1.1\r\nx: " + b"y" * 20_000, b"400 Bad Request", b"malformed request: not HTTP/1.1\n"),
     ],
 )
 def test_answers(request_bytes: bytes, status: bytes, body: bytes) -> None:

@@ -203,7 +203,7 @@ def test_a_certificate_of_nobody_we_know_is_named_in_the_log(
                 await connect(here.url.replace("tidings:", "tidings+tls:"), tls=stranger, reconnect=False)
 
     run(check())
-    (refused,) = (record for record in caplog.records if record.message == "log-in refused")
+    (refused,) = (record for record in caplog.records if record.message == "login refused")
     assert refused.fields["user"] == "stranger"  # type: ignore[attr-defined]
 
 

@@ -443,7 +443,7 @@ def test_another_version_is_left_alone(tmp_path: Path) -> None:
     store = SqliteStore(path)
     setting("version", Note("version", b"2")).write(store._file._db)
     store.close()
-    with pytest.raises(StoreError, match=r"E_STORE_VERSION.*version 2, this program knows 1"):
+    with pytest.raises(StoreError, match=r"E_STORE_VERSION.*version 2, this program supports 1"):
         SqliteStore(path)
 
 

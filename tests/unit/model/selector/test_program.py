@@ -6,7 +6,7 @@ from tidings.errors import CodecError, SelectorError
 from tidings.model.predicate import PROGRAM_BYTES_MAX
 from tidings.model.selector.evaluate import evaluator
 from tidings.model.selector.parser import parse
-from tidings.model.selector.program import STACK_MAX, Code, Program, assemble
+from tidings.model.selector.program import STACK_MAX, Code, SelectorProgram, assemble
 from tidings.model.selector.syntax import Expression
 from tidings.model.values import Value
 from tidings.testing.strategies import conditions, properties
@@ -36,7 +36,7 @@ def test_code(text: str, code: bytes) -> None:
 
 @given(conditions(max_leaves=12), properties())
 def test_a_program_answers_as_its_tree(tree: Expression, having: dict[str, Value | None]) -> None:
-    assert Program(assemble(tree)).run(having) is evaluator(tree)(having)
+    assert SelectorProgram(assemble(tree)).run(having) is evaluator(tree)(having)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_program_answers_as_its_tree(tree: Expression, having: dict[str, Value
 )
 def test_unsound_programs_are_refused(code: bytes, error: str, position: int) -> None:
     with pytest.raises(CodecError) as caught:
-        Program(code)
+        SelectorProgram(code)
     assert (caught.value.code, caught.value.position) == (error, position)
 
 
@@ -85,7 +85,7 @@ def test_damaged_programs_are_run_or_refused(tree: Expression, data: st.DataObje
 
 def run(code: bytes) -> bool | CodecError | None:
     try:
-        return Program(code).run({"a": 1, "b": "x"})
+        return SelectorProgram(code).run({"a": 1, "b": "x"})
     except CodecError as error:
         return error
 
@@ -93,8 +93,8 @@ def run(code: bytes) -> bool | CodecError | None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a OR b AND (" * 32 + "c" + ")" * 32, "nested too deep to be run"),
-        (" + ".join(["1."] * 8000) + " = a", "too long to be run"),
+        ("a OR b AND (" * 32 + "c" + ")" * 32, "selector is nested too deep to be compiled"),
+        (" + ".join(["1."] * 8000) + " = a", "selector is too long to be compiled"),
     ],
 )
 def test_limits(text: str, reason: str) -> None:

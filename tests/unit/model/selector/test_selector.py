@@ -12,7 +12,7 @@ from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.predicate import PROGRAM_BYTES_MAX
 from tidings.model.selector import _SAFE_LENGTH, _SAFE_PARENTHESES, DEPTH_MAX, TEXT_MAX, TOKENS_MAX
 from tidings.model.selector.printer import to_text
-from tidings.model.selector.program import Program, run
+from tidings.model.selector.program import SelectorProgram, run
 from tidings.model.values import Value
 from tidings.testing.strategies import conditions, properties, token_soup
 
@@ -25,7 +25,7 @@ def test_the_public_face() -> None:
     assert selector.identifiers == {"stock", "price", "cost"}
     assert not selector.exact
     assert len(selector.conjunctions) == 1
-    assert Program(selector.program).run({"stock": "A", "price": 5, "cost": 2}) is True
+    assert SelectorProgram(selector.program).run({"stock": "A", "price": 5, "cost": 2}) is True
     assert selector.matches({"stock": "A", "price": 5, "cost": 2}) is True
 
 
@@ -68,8 +68,8 @@ def test_what_is_not_checked_at_once_can_always_be_run() -> None:
     assert len(Selector(f"{chain} BETWEEN 1 AND a").program) > PROGRAM_BYTES_MAX * 7 // 8
     deep = "a OR b AND (" * _SAFE_PARENTHESES + "1 < 2 + 3 * 4" + ")" * _SAFE_PARENTHESES
     equal = "a OR b AND c = (" * _SAFE_PARENTHESES + "1 < 2 + 3 * 4" + ")" * _SAFE_PARENTHESES
-    assert Program(Selector(deep).program).run({"a": True}) is True
-    assert Program(Selector(equal).program).run({"a": True}) is True
+    assert SelectorProgram(Selector(deep).program).run({"a": True}) is True
+    assert SelectorProgram(Selector(equal).program).run({"a": True}) is True
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,13 @@ def test_deep_trees_work(before: str, after: str) -> None:
     levels = DEPTH_MAX // (before.count("(") + before.count("NOT") + before.count("-"))
     selector = Selector(before * levels + "a" + after * levels + (" > 1" if "-" in before else ""))
     having: dict[str, Value | None] = {"a": True, "b": False, "c": 5}
-    assert Program(selector.program).run(having) is selector.matches(having)
+    assert SelectorProgram(selector.program).run(having) is selector.matches(having)
     assert Selector(str(selector)) == selector
     assert selector.predicate.matches({"a": True, "b": False, "c": 5}, run) is (selector.matches(having) is True)
 
 
 def test_deep_on_the_right_is_read_and_then_refused() -> None:
-    with pytest.raises(SelectorError, match="nested too deep to be run"):
+    with pytest.raises(SelectorError, match="selector is nested too deep to be compiled"):
         Selector("a OR b AND c = (" * DEPTH_MAX + "a" + ")" * DEPTH_MAX)
 
 
@@ -129,7 +129,7 @@ def test_a_predicate_matches_where_its_selector_does(text: str, having: dict[str
 def test_any_text_is_a_selector_or_a_selector_error(text: str) -> None:
     selector = read(text)
     assert selector.matches({}) in (True, False, None)
-    assert Program(selector.program).run({}) is selector.matches({})
+    assert SelectorProgram(selector.program).run({}) is selector.matches({})
     assert Selector(str(selector)) == selector
 
 

@@ -35,13 +35,13 @@ class Pair:
                     here, there = (who, connection), (address, f"in:{len(self.other)}")
                     self.other[here], self.other[there] = there, here
                     self.queues[here] = deque([fx.Connected(connection)])
-                    self.queues[there] = deque([fx.Accepted(there[1])])
+                    self.queues[there] = deque([fx.LinkAccepted(there[1])])
                 case fx.Transmit(connection=connection, message=message):
                     target = self.other.get((who, connection))
                     if target in self.queues:
                         assert target is not None
                         self.queues[target].append(fx.Received(target[1], message))
-                case fx.Close(connection=connection, reason=reason):
+                case fx.CloseLink(connection=connection, reason=reason):
                     self.queues.pop((who, connection), None)
                     target = self.other[who, connection]
                     if target in self.queues:
@@ -97,7 +97,7 @@ def test_the_loser_is_not_dialled_again_while_the_winner_lives() -> None:
 
 def greeted(links: Links, now: float, name: str, incarnation: int) -> list[fx.LinkEffect]:
     """An incarnation of broker 2 dials broker 1, greets it and welcomes it."""
-    out = links.step(now, fx.Accepted(name))
+    out = links.step(now, fx.LinkAccepted(name))
     out += links.step(now, fx.Received(name, Greeting("net", 2, incarnation, dial=1)))
     return out + links.step(now, fx.Received(name, Welcome()))
 
@@ -123,7 +123,7 @@ def test_a_restarted_peer_replaces_the_silent_link_of_its_former_life(incarnatio
     assert old is not None
     assert old.connection == "in:1"  # it may still be there
     out = links.step(LinkOptions().suspect_ms, fx.Timer("link in:1"))
-    assert fx.Close("in:1", "E_LINK_DUPLICATE") in out
+    assert fx.CloseLink("in:1", "E_LINK_DUPLICATE") in out
     assert [(one.peer, one.incarnation) for one in out if isinstance(one, fx.LinkUp)] == [(2, incarnation)]
     assert not any(isinstance(effect, fx.Report) and effect.code.startswith("E_") for effect in out)
 
@@ -141,7 +141,7 @@ def test_who_has_the_number_of_a_peer_that_answers_is_refused_and_both_are_told(
     (ping,) = pings(asked, "in:1")
     links.step(20.5, fx.Received("in:1", Pong(19_000)))  # an answer to what was asked before proves nothing
     out = links.step(21.0, fx.Received("in:1", Pong(ping.sent_us)))
-    assert fx.Close("in:2", "E_LINK_NUMBER") in out
+    assert fx.CloseLink("in:2", "E_LINK_NUMBER") in out
     (told,) = [one for one in out if isinstance(one, fx.Report) and one.code == "E_LINK_NUMBER"]
     assert "the number 2 is used twice" in told.reason
     link = links.link(2)
@@ -157,7 +157,7 @@ def test_who_has_the_number_of_a_peer_that_answers_is_refused_and_both_are_told(
 
 def test_brokers_that_were_set_up_differently_are_told_at_both_ends() -> None:
     one = Links(Greeting("net", 1, 1, parameters=(("routing", "bdrp"),)), LinkOptions(), Random(0))
-    one.step(0.0, fx.Accepted("in:1"))
+    one.step(0.0, fx.LinkAccepted("in:1"))
     theirs = Greeting("net", 2, 1, dial=1, parameters=(("routing", "flooding"),))
     out = one.step(1.0, fx.Received("in:1", theirs))
     other = Links(theirs, LinkOptions(), Random(0))
@@ -173,8 +173,8 @@ def test_brokers_that_were_set_up_differently_are_told_at_both_ends() -> None:
 def test_the_words_of_who_came_in_are_not_passed_on(code: str) -> None:
     refusal = Refuse(code, "give this broker another id " * 40)
     links = Links(Greeting("net", 1, 1), LinkOptions(), Random(0), authenticate=True)
-    links.step(0.0, fx.Accepted("in:1"))
-    links.step(0.0, fx.Accepted("in:2"))
+    links.step(0.0, fx.LinkAccepted("in:1"))
+    links.step(0.0, fx.LinkAccepted("in:2"))
     said = [
         *links.step(1.0, fx.Received("in:1", refusal)),
         *links.step(1.0, fx.Received("in:2", Goodbye("another id"))),
@@ -190,9 +190,9 @@ def test_the_words_of_who_came_in_are_not_passed_on(code: str) -> None:
 
 def test_of_two_connections_of_a_restarted_peer_one_waits() -> None:
     links = linked(1, 2)
-    out = links.step(12.0, fx.Accepted("in:3"))
+    out = links.step(12.0, fx.LinkAccepted("in:3"))
     out += links.step(12.0, fx.Received("in:3", Greeting("net", 2, 2, dial=7)))  # the later attempt
-    assert fx.Close("in:2", "E_LINK_DUPLICATE") in out
+    assert fx.CloseLink("in:2", "E_LINK_DUPLICATE") in out
     links.step(12.0, fx.Received("in:3", Welcome()))
     links.step(13.0, fx.Lost("in:1", "reset"))
     link = links.link(2)
@@ -202,7 +202,7 @@ def test_of_two_connections_of_a_restarted_peer_one_waits() -> None:
 
 def test_a_broker_refuses_itself_and_other_parameters() -> None:
     links = Links(Greeting("net", 1, incarnation=1), LinkOptions(), Random(0))
-    links.step(0.0, fx.Accepted("in:1"))
+    links.step(0.0, fx.LinkAccepted("in:1"))
     out = links.step(1.0, fx.Received("in:1", Greeting("net", 1, 1, dial=1)))
     refused = [effect.message for effect in out if isinstance(effect, fx.Transmit)]
     assert [message.code for message in refused if isinstance(message, Refuse)] == ["E_LINK_SELF"]
@@ -216,22 +216,22 @@ def test_a_broker_refuses_itself_and_other_parameters() -> None:
 @pytest.mark.parametrize("welcome", [True, False])
 def test_authentication_decides(welcome: bool) -> None:
     links = Links(Greeting("net", 1, incarnation=1), LinkOptions(), Random(0), authenticate=True)
-    links.step(0.0, fx.Accepted("in:1"))
+    links.step(0.0, fx.LinkAccepted("in:1"))
     asked = links.step(1.0, fx.Received("in:1", Greeting("net", 2, 1, dial=1)))
     assert asked == [fx.Authenticate("in:1", 2)]
     answer = fx.Authenticated("in:1") if welcome else fx.Denied("in:1", "E_AUTH", "no such key")
     out = links.step(2.0, answer)
-    assert (fx.Close("in:1", "E_AUTH") in out) != welcome
+    assert (fx.CloseLink("in:1", "E_AUTH") in out) != welcome
     assert links.step(3.0, answer) == []  # said twice
 
 
 def test_limits_and_names() -> None:
     links = Links(Greeting("net", 1, incarnation=1), LinkOptions(), Random(0))
     for number in range(ACCEPTED_MAX):
-        links.step(0.0, fx.Accepted(f"in:{number}"))
-    assert links.step(0.0, fx.Accepted("in:more")) == [fx.Close("in:more", "E_LINK_LIMIT")]
+        links.step(0.0, fx.LinkAccepted(f"in:{number}"))
+    assert links.step(0.0, fx.LinkAccepted("in:more")) == [fx.CloseLink("in:more", "E_LINK_LIMIT")]
     with pytest.raises(UsageError, match="E_LINK_STATE"):
-        links.step(0.0, fx.Accepted("in:1"))
+        links.step(0.0, fx.LinkAccepted("in:1"))
     links.dial(0.0, "b")
     with pytest.raises(UsageError, match="E_LINK_STATE"):
         links.dial(0.0, "b")

@@ -120,10 +120,10 @@ def test_silence_makes_suspect_then_dead_and_an_answer_revives() -> None:
         out = link.step(at, fx.Timer("link to:b"))
         at = timer(out)
     assert fx.LinkDown(2, "no progress while suspect", silent=True) in out
-    assert fx.Close("to:b#1", "timeout") in out
+    assert fx.CloseLink("to:b#1", "timeout") in out
     late = dialling()
     bring_up(late)
-    assert fx.Close("to:b#1", "timeout") in late.step(99_999.0, fx.Timer("link to:b"))  # both deadlines missed
+    assert fx.CloseLink("to:b#1", "timeout") in late.step(99_999.0, fx.Timer("link to:b"))  # both deadlines missed
 
 
 def tend(link: Link, at: float, until: float, sent_bytes: int, hears: bool) -> float:
@@ -156,7 +156,7 @@ def test_what_an_answered_ping_came_after_is_no_excuse() -> None:
 def test_a_handshake_without_progress_ends() -> None:
     link = dialling()
     at = timer(link.start(0.0))
-    assert fx.Close("to:b#1", "timeout") in link.step(at, fx.Timer("link to:b"))
+    assert fx.CloseLink("to:b#1", "timeout") in link.step(at, fx.Timer("link to:b"))
     assert link.state is LinkState.DOWN
 
 
@@ -184,7 +184,7 @@ def test_a_mismatch_is_refused_with_its_code_and_not_retried_in_haste() -> None:
     refusal = transmitted(out)[0]
     assert isinstance(refusal, Refuse)
     assert refusal.code == "E_LINK_VERSION"
-    assert fx.Close("to:b#1", "E_LINK_VERSION") in out
+    assert fx.CloseLink("to:b#1", "E_LINK_VERSION") in out
     assert link.due_at is not None
     assert link.due_at >= OPTIONS.backoff_max_ms / 2
     other = dialling()
@@ -197,7 +197,7 @@ def test_goodbye_and_stop() -> None:
     bring_up(link)
     assert fx.LinkDown(2, "goodbye: tired") in hear(link, 30.0, Goodbye("tired"))
     link.start(40.0)
-    assert link.stop(50.0, "enough")[0] == fx.Close("to:b#2", "enough")
+    assert link.stop(50.0, "enough")[0] == fx.CloseLink("to:b#2", "enough")
     assert (link.state, link.stop(60.0, "again")) == (LinkState.CLOSED, [])
 
 
@@ -207,7 +207,7 @@ def test_what_is_said_out_of_turn_ends_the_link(message: fx.ControlMessage) -> N
     link.start(0.0)
     link.step(1.0, fx.Connected(link.connection))
     out = hear(link, 2.0, message)
-    assert fx.Close("to:b#1", "E_LINK_PROTOCOL") in out
+    assert fx.CloseLink("to:b#1", "E_LINK_PROTOCOL") in out
     assert link.state is LinkState.DOWN
 
 
@@ -229,7 +229,7 @@ def test_push_back_and_credit() -> None:
     link.queue.take()
     assert hear(link, 40.0, LinkCredit(size)) == []
     link.queue.take()
-    assert hear(link, 50.0, LinkCredit(size)) == [fx.Release(2)]
+    assert hear(link, 50.0, LinkCredit(size)) == [fx.ReleaseLink(2)]
     quarter = link.queue.window_bytes // 4
     assert link.consumed(quarter - 1) == []
     assert transmitted(link.consumed(5)) == [LinkCredit(quarter + 4)]
@@ -279,7 +279,7 @@ def test_whatever_the_peer_does_the_link_stays_alive(steps: list[tuple[float, in
                 case fx.LinkDown():
                     assert up
                     up = False
-                case fx.Transmit(connection=connection) | fx.Close(connection=connection):
+                case fx.Transmit(connection=connection) | fx.CloseLink(connection=connection):
                     assert connection == link.connection
         assert up == (link.state in LIVE)
         assert link.due_at is not None  # never stuck
@@ -302,7 +302,7 @@ def test_the_table_forbids_what_it_does_not_list() -> None:
     with pytest.raises(UsageError, match="E_LINK_STATE"):
         link.accept(30.0)
     with pytest.raises(UsageError, match="E_LINK_STATE"):
-        link.step(30.0, fx.Accepted(link.connection))
+        link.step(30.0, fx.LinkAccepted(link.connection))
 
 
 def test_every_state_can_be_reached_and_left() -> None:

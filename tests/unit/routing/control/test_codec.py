@@ -93,13 +93,13 @@ def test_a_changed_byte_never_crashes(message: Control, data: st.DataObject) -> 
     ("data", "code", "position"),
     [
         (b"\x63", "E_CONTROL_UNKNOWN", 0),
-        (b"\x02\x00", "E_CONTROL_LONG", 1),
-        (b"\x05\x80\x00", "E_CONTROL_VARINT", 2),
-        (b"\x05" + b"\xff" * 9 + b"\x02", "E_CONTROL_RANGE", 1),
-        (b"\x04\x02\xc3\x28", "E_CONTROL_TEXT", 2),
+        (b"\x02\x00", "E_CONTROL_TRAILING", 1),
+        (b"\x05\x80\x00", "E_CONTROL_VARINT", 1),
+        (b"\x05" + b"\xff" * 9 + b"\x02", "E_CONTROL_VARINT", 1),
+        (b"\x04\x02\xc3\x28", "E_CONTROL_UTF8", 2),
         (b"\x12\x00\x02", "E_CONTROL_RANGE", 2),
         (b"\x04\x81\x08", "E_CONTROL_RANGE", 1),
-        (b"\x20\x05\x01", "E_CONTROL_SHORT", 1),
+        (b"\x20\x05\x01", "E_CONTROL_TRUNCATED", 3),
     ],
 )
 def test_each_refusal_has_code_and_position(data: bytes, code: str, position: int) -> None:

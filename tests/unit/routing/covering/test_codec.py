@@ -10,32 +10,34 @@ from tidings.model.predicate import Predicate
 from tidings.routing.covering import scheme
 from tidings.routing.covering.codec import decode, encode
 from tidings.routing.covering.messages import (
-    Advertise,
     AdvertisementId,
+    CoveringAdvertise,
     CoveringMessage,
+    CoveringPublication,
+    CoveringSubscribe,
+    CoveringUnadvertise,
+    CoveringUnsubscribe,
+    FilterId,
     Join,
     Packed,
     Prune,
-    Publication,
-    Subscribe,
-    SubscriptionId,
-    Unadvertise,
-    Unsubscribe,
 )
 from tidings.testing.strategies_model import predicates
 
 u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 advertisements = st.builds(AdvertisementId, u32, u64)
-subscriptions = st.builds(SubscriptionId, u32, u64)
+subscriptions = st.builds(FilterId, u32, u64)
 prunes = st.one_of(st.none(), st.lists(st.builds(Prune, advertisements, u32), max_size=3).map(tuple))
-changes = st.one_of(st.builds(Subscribe, subscriptions, predicates), st.builds(Unsubscribe, subscriptions, prunes))
+changes = st.one_of(
+    st.builds(CoveringSubscribe, subscriptions, predicates), st.builds(CoveringUnsubscribe, subscriptions, prunes)
+)
 messages: st.SearchStrategy[CoveringMessage] = st.one_of(
     st.builds(Join, u64, u64, u64),
-    st.builds(Advertise, advertisements, predicates),
-    st.builds(Unadvertise, advertisements),
+    st.builds(CoveringAdvertise, advertisements, predicates),
+    st.builds(CoveringUnadvertise, advertisements),
     changes,
     st.builds(Packed, st.lists(changes, max_size=4).map(tuple)),
-    st.builds(Publication, advertisements, u32, u32, st.binary(max_size=40)),
+    st.builds(CoveringPublication, advertisements, u32, u32, st.binary(max_size=40)),
 )
 
 
@@ -69,11 +71,11 @@ def test_any_bytes_are_read_or_refused_and_what_is_read_is_written_alike(data: b
 
 
 def test_refusals_say_where() -> None:
-    subscribe = encode(Subscribe(SubscriptionId(1, 1), Predicate.always()))
+    subscribe = encode(CoveringSubscribe(FilterId(1, 1), Predicate.always()))
     for data, code, position in (
         (b"\x09", "E_CONTROL_UNKNOWN", 0),
         (b"\x06\x01\x07", "E_CONTROL_UNKNOWN", 2),
-        (encode(Unadvertise(AdvertisementId(1, 1))) + b"\x00", "E_CONTROL_LONG", 3),
+        (encode(CoveringUnadvertise(AdvertisementId(1, 1))) + b"\x00", "E_CONTROL_TRAILING", 3),
         (subscribe[:-1] + b"\x05", "E_CODEC_TRUNCATED", len(subscribe)),
     ):
         with pytest.raises(CodecError) as caught:
@@ -84,9 +86,9 @@ def test_refusals_say_where() -> None:
 def test_changes_that_are_too_many_for_one_message_are_said_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheme, "PACKED_BYTES_MAX", 100)
     filter = Predicate.of(Constraint("stock", Op.EQ, "XYZ"))
-    changes = [Subscribe(SubscriptionId(1, number), filter) for number in range(50)]
+    changes = [CoveringSubscribe(FilterId(1, number), filter) for number in range(50)]
     said = scheme.encoded(Packed(tuple(changes)))
     assert max(map(len, said)) <= 100
     assert [change for data in said for change in cast("Packed", decode(data)).changes] == changes
-    alone = Packed((Subscribe(SubscriptionId(1, 1), Predicate.of(Constraint("stock", Op.EQ, "x" * 200))),))
+    alone = Packed((CoveringSubscribe(FilterId(1, 1), Predicate.of(Constraint("stock", Op.EQ, "x" * 200))),))
     assert scheme.encoded(alone) == [encode(alone)]

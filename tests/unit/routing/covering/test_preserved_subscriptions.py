@@ -8,7 +8,7 @@ from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
-from tidings.routing.covering.messages import SubscriptionId
+from tidings.routing.covering.messages import FilterId
 from tidings.routing.covering.preserved_subscriptions import Bucket, Preserved
 from tidings.routing.message_views import batch_of
 
@@ -37,7 +37,7 @@ def test_a_good_past_does_not_pay_for_a_bad_present(good: int) -> None:
 
 def test_only_what_matches_is_accounted() -> None:
     preserved = Preserved()
-    low, high = SubscriptionId(1, 1), SubscriptionId(1, 2)
+    low, high = FilterId(1, 1), FilterId(1, 2)
     preserved.add(low, Predicate.of(Constraint("x", Op.LT, 10)), Bucket(0.9, 1.0))
     preserved.add(high, Predicate.of(Constraint("x", Op.GE, 10)), Bucket(0.9, 1.0))
     batch = batch_of(encode_message(Message(Destination("t"), {"x": 3})))

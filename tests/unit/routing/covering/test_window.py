@@ -3,11 +3,11 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.routing.covering.messages import AdvertisementId, SubscriptionId
+from tidings.routing.covering.messages import AdvertisementId, FilterId
 from tidings.routing.covering.window import DeliveryWindow
 
 A, B = AdvertisementId(1, 1), AdvertisementId(1, 2)
-S, T = SubscriptionId(9, 1), SubscriptionId(9, 2)
+S, T = FilterId(9, 1), FilterId(9, 2)
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.sampled_from([0.5, 0.75, 0.9, 0.99, 1.0]))
@@ -22,7 +22,7 @@ def test_prune_hops_is_the_smallest_that_leaves_enough_below(distances: list[int
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.sampled_from([S, T]), st.booleans()), max_size=80))
-def test_it_is_bounded_in_age_and_size(steps: list[tuple[float, SubscriptionId, bool]]) -> None:
+def test_it_is_bounded_in_age_and_size(steps: list[tuple[float, FilterId, bool]]) -> None:
     window = DeliveryWindow(age_ms=100.0, size_max=7)
     now, purged = 0.0, 0
     for wait, sub, purge in steps:
@@ -31,7 +31,7 @@ def test_it_is_bounded_in_age_and_size(steps: list[tuple[float, SubscriptionId, 
             window.purge(sub)
             assert window.count_max(sub) == 0
             purged += 1
-            sub = SubscriptionId(sub.router, sub.number + 10 * purged)
+            sub = FilterId(sub.router, sub.number + 10 * purged)
         window.record(now, sub, A, 1, 1)
         assert len(window) <= 7
 

@@ -23,8 +23,8 @@ from tidings.routing.hermes.messages import (
     EchoEvent,
     Estate,
     HermesMessage,
+    HermesPublication,
     InterestKind,
-    Publication,
     Settled,
     Tell,
     TypeAnswer,
@@ -47,7 +47,7 @@ CHAINS = st.lists(TYPES, max_size=3).map(tuple)
 MESSAGES = st.one_of(
     st.builds(Tell, TEXTS, KINDS, predicates, U64),
     st.builds(Untell, TEXTS, KINDS, predicates, FLAGS),
-    st.builds(Publication, TEXTS, FLAGS, FLAGS, FLAGS, BYTES, BYTES),
+    st.builds(HermesPublication, TEXTS, FLAGS, FLAGS, FLAGS, BYTES, BYTES),
     st.builds(Settled, TEXTS, BYTES),
     st.builds(EchoEvent, TEXTS, U64, FLAGS),
     st.builds(Estate, TEXTS, CHAINS, st.lists(CHAINS, max_size=3).map(tuple), st.lists(st.integers(1, 99)).map(tuple)),
@@ -79,14 +79,14 @@ def test_other_bytes_are_refused_or_mean_the_same(read: object, data: bytes) -> 
 
 def test_every_message_has_a_layout_and_bytes_left_over_are_refused() -> None:
     assert {kind.__name__ for kind in LAYOUTS} == {kind.__name__ for kind in HermesMessage.__args__}
-    with pytest.raises(CodecError, match="E_CONTROL_LONG"):
+    with pytest.raises(CodecError, match="E_CONTROL_TRAILING"):
         decode(encode(Settled("Trade", b"")) + b"x")
-    with pytest.raises(CodecError, match="TypeAnswer has no place here"):
+    with pytest.raises(CodecError, match="unexpected TypeAnswer"):
         decode_request(encode(TypeAnswer()))
 
 
 def test_the_documentation_has_every_message_and_field() -> None:
     text = (Path(__file__).parents[4] / "docs" / "wire.md").read_text()
-    for kind, (number, layout) in (LAYOUTS | REQUESTS).items():
+    for kind, (number, layout) in {**LAYOUTS, **REQUESTS}.items():
         said = ", ".join(f"{one.name} {part.name}" for one, part in zip(fields(kind), layout, strict=True))
         assert f"| {number} | {kind.__name__} | {said} |" in text

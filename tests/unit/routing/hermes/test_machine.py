@@ -11,16 +11,16 @@ from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.messages import (
-    Done,
-    Hand,
     HermesEffect,
+    HermesHandOver,
+    HermesPublication,
+    HermesSafe,
+    HermesSubscriptionId,
     InterestKind,
-    Publication,
     Request,
-    Safe,
+    RequestDone,
     Send,
     Settled,
-    SubscriptionId,
     Tell,
     Untell,
     Verb,
@@ -30,7 +30,7 @@ from tidings.routing.hermes.tables import ALWAYS
 TICK = EventType("tick", None, {"price": AttributeType.INT})
 BOND = EventType("bond", "tick", {"years": AttributeType.INT})
 UP = 9
-ID = SubscriptionId(1, 1)
+ID = HermesSubscriptionId(1, 1)
 
 
 def broker(up: int | None = UP) -> Hermes:
@@ -58,7 +58,7 @@ def test_a_covered_subscription_is_not_passed_on_and_comes_back_when_its_cover_g
     lifetime = round(machine.options.lifetime_ms)
     wide, narrow = over(10), over(20)
     assert told(machine.subscribe(0, 1, ID, "tick", wide)) == [Tell("tick", InterestKind.FILTER, wide, lifetime)]
-    assert told(machine.subscribe(0, 2, SubscriptionId(1, 2), "tick", narrow)) == []
+    assert told(machine.subscribe(0, 2, HermesSubscriptionId(1, 2), "tick", narrow)) == []
     assert told(machine.unsubscribe(0, ID)) == [
         Tell("tick", InterestKind.FILTER, narrow, lifetime),
         Untell("tick", InterestKind.FILTER, wide),
@@ -70,7 +70,7 @@ def test_the_two_kinds_of_subscription_do_not_cover_each_other() -> None:
     machine.subscribe(0, 1, ID, "tick")
     kinds = [
         one.kind
-        for one in told(machine.subscribe(0, 2, SubscriptionId(1, 2), "tick", over(1)))
+        for one in told(machine.subscribe(0, 2, HermesSubscriptionId(1, 2), "tick", over(1)))
         if isinstance(one, Tell)
     ]
     assert kinds == [InterestKind.FILTER]
@@ -92,8 +92,8 @@ def test_an_event_for_both_kinds_goes_over_a_link_once_with_both_flags() -> None
         machine.hear(0, 5, Tell("tick", kind, filter, 1000))
     machine.hear(0, 6, Tell("tick", InterestKind.FILTER, over(50), 1000))
     machine.advertise(0, 1, "tick")
-    assert told(machine.publish(0, "tick", event(20))) == [Publication("tick", True, True, False, b"", event(20))]
-    assert told(machine.hear(0, 5, Publication("tick", True, True, False, b"", event(20)))) == []  # never back
+    assert told(machine.publish(0, "tick", event(20))) == [HermesPublication("tick", True, True, False, b"", event(20))]
+    assert told(machine.hear(0, 5, HermesPublication("tick", True, True, False, b"", event(20)))) == []  # never back
 
 
 def test_a_type_is_asked_for_at_its_rendezvous_node_and_an_unknown_one_is_refused() -> None:
@@ -103,7 +103,7 @@ def test_a_type_is_asked_for_at_its_rendezvous_node_and_an_unknown_one_is_refuse
     assert request.request.verb is Verb.USE
     answer, _ = root.asked(0, request.request)
     (done,) = machine.answered(0, request.token, answer)
-    assert isinstance(done, Done)
+    assert isinstance(done, RequestDone)
     assert done.token == 7
     assert done.error is not None
     assert done.error.code == "E_TYPE_UNKNOWN"
@@ -151,7 +151,7 @@ def test_undoing_what_was_not_done_is_an_error() -> None:
 
 def test_a_filter_may_ask_only_for_attributes_of_the_type() -> None:
     (done,) = broker().subscribe(0, 1, ID, "tick", Predicate.of(Constraint("colour", Op.EQ, "red")))
-    assert isinstance(done, Done)
+    assert isinstance(done, RequestDone)
     assert done.error is not None
     assert done.error.code == "E_EVENT_UNKNOWN"
 
@@ -162,9 +162,9 @@ def test_a_persistent_event_is_kept_until_all_have_it() -> None:
     machine.subscribe(0, 1, ID, "tick")
     machine.advertise(0, 1, "tick")
     effects = machine.publish(1, "tick", event(1), b"tag")
-    assert Hand((ID,), event(1), b"tag", "tick") in effects
-    assert not any(isinstance(effect, Safe) for effect in effects)
-    assert not any(isinstance(effect, Safe) for effect in machine.hear(2, 5, Settled("tick", b"tag")))
-    assert Safe(b"tag") in machine.handed(3, "tick", b"tag")
-    again = machine.hear(3, 5, Publication("tick", True, True, False, b"tag", event(1)))
-    assert not any(isinstance(effect, Hand) for effect in again)  # not handed over twice
+    assert HermesHandOver((ID,), event(1), b"tag", "tick") in effects
+    assert not any(isinstance(effect, HermesSafe) for effect in effects)
+    assert not any(isinstance(effect, HermesSafe) for effect in machine.hear(2, 5, Settled("tick", b"tag")))
+    assert HermesSafe(b"tag") in machine.handed(3, "tick", b"tag")
+    again = machine.hear(3, 5, HermesPublication("tick", True, True, False, b"tag", event(1)))
+    assert not any(isinstance(effect, HermesHandOver) for effect in again)  # not handed over twice

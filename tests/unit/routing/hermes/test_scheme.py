@@ -20,7 +20,7 @@ from tidings.routing.control.messages import SchemeMessage
 from tidings.routing.effects import AskKey, Effect, HandOver, Passed, Report, Safe, Send
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.codec import SCHEME, decode, decode_request, encode
-from tidings.routing.hermes.messages import EchoEvent, InterestKind, Publication, Settled, Tell, TypeAnswer, Verb
+from tidings.routing.hermes.messages import EchoEvent, HermesPublication, InterestKind, Settled, Tell, TypeAnswer, Verb
 from tidings.routing.hermes.scheme import HermesScheme
 
 TRADE = EventType("Trade", None, {"price": AttributeType.INT})
@@ -66,7 +66,7 @@ def event(price: int, number: int = 1, *, persistent: bool = False) -> bytes:
 
 
 def from_neighbour(message: bytes, tag: bytes = b"") -> tuple[int, SchemeMessage]:
-    return UP, SchemeMessage(SCHEME, encode(Publication("Trade", True, True, False, tag, message)))
+    return UP, SchemeMessage(SCHEME, encode(HermesPublication("Trade", True, True, False, tag, message)))
 
 
 def test_a_subscription_to_topics_of_a_type_is_one_to_the_type() -> None:
@@ -176,7 +176,7 @@ def test_a_posted_event_is_not_given_to_subscribers_of_another_form_of_its_type(
     (echo,) = [said for said in told(effects) if isinstance(said, EchoEvent)]
     effects = made.learn(3, (UP, SchemeMessage(SCHEME, encode(EchoEvent("Trade", echo.number, True)))))
     assert Safe(message[4:20]) in effects
-    assert [said for said in told(effects) if isinstance(said, Publication)] == []
+    assert [said for said in told(effects) if isinstance(said, HermesPublication)] == []
     assert made.counts()["unsettled"] == 0
 
 

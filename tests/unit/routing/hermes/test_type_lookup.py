@@ -3,7 +3,7 @@
 from tidings.errors import TidingsError
 from tidings.model.event_type import AttributeType, EventType
 from tidings.routing.hermes import Hermes, HermesOptions
-from tidings.routing.hermes.messages import Done, HermesEffect, Request, TypeRequest, Verb
+from tidings.routing.hermes.messages import HermesEffect, Request, RequestDone, TypeRequest, Verb
 
 OLD = (EventType("tick", None, {"price": AttributeType.INT}),)
 PARENT = EventType("news", None, {"price": AttributeType.STRING})
@@ -38,7 +38,7 @@ class Pair:
                 case Request(token=token, request=request):
                     answer = self.root.asked(self.now, request)[0] if self.reachable else None
                     waiting += self.broker.answered(self.now, token, answer)
-                case Done(error=error):
+                case RequestDone(error=error):
                     told.append(error)
         return told
 

@@ -9,7 +9,7 @@ from tidings.overlay.topology.generate import barabasi_albert
 from tidings.overlay.topology.graph import distances
 from tidings.routing.control.messages import FloodItem, Topic, Version
 from tidings.routing.effects import Deliver, Effect, Install, Report, Route, SetTimer, UnicastTable
-from tidings.routing.unicast.link_state import LinkState, decode_links, encode_links, shortest_routes
+from tidings.routing.unicast.link_state import LinkStateUnicast, decode_links, encode_links, shortest_routes
 from tidings.routing.unicast.protocol import COST_MAX
 
 
@@ -44,7 +44,7 @@ def test_a_link_counts_only_if_both_ends_say_so() -> None:
 
 
 def test_learning_and_losing_a_neighbour() -> None:
-    router = LinkState(1, incarnation=1)
+    router = LinkStateUnicast(1, incarnation=1)
     router.start(0.0)
     router.link_up(0.0, 2, cost=3)
     router.tick(0.0)
@@ -65,7 +65,7 @@ def test_learning_and_losing_a_neighbour() -> None:
 
 
 def test_links_that_make_no_sense_are_reported_and_ignored() -> None:
-    router = LinkState(1, incarnation=1)
+    router = LinkStateUnicast(1, incarnation=1)
     router.link_up(0.0, 2, cost=1)
     out = router.receive(1.0, 2, says(2, {}, payload=b"\x05"))
     assert [effect.code for effect in out if isinstance(effect, Report)] == ["E_LINKS_PAYLOAD"]
@@ -76,7 +76,7 @@ def test_links_that_make_no_sense_are_reported_and_ignored() -> None:
 
 
 def test_other_topics_pass_through() -> None:
-    router = LinkState(1, incarnation=1)
+    router = LinkStateUnicast(1, incarnation=1)
     router.link_up(0.0, 2, cost=1)
     item = FloodItem(Topic.PREDICATES, 7, Version(1, 1), 60_000, True, b"interests")
     assert Deliver(Topic.PREDICATES, 7, True, b"interests") in router.receive(1.0, 2, item)
@@ -96,11 +96,11 @@ def test_bytes_that_are_no_links(data: bytes) -> None:
 @pytest.mark.parametrize(("neighbour", "cost"), [(2, 0), (2, COST_MAX + 1), (1, 1)])
 def test_links_that_cannot_be(neighbour: int, cost: int) -> None:
     with pytest.raises(UsageError):
-        LinkState(1, incarnation=1).link_up(0.0, neighbour, cost)
+        LinkStateUnicast(1, incarnation=1).link_up(0.0, neighbour, cost)
 
 
 def test_what_a_vanished_router_said_is_forgotten() -> None:
-    router = LinkState(1, incarnation=1)
+    router = LinkStateUnicast(1, incarnation=1)
     router.link_up(0.0, 2, cost=1)
     router.receive(1.0, 2, says(2, {1: 1, 5: 1}))
     router.receive(1.0, 2, says(5, {2: 1}))
