@@ -6,7 +6,7 @@
 
 The server runs on core 0, the load generator (this process) on core 1. Points are measured on both servers in turn, so
 that what disturbs the machine disturbs both. Results are kept after each point: a run that was broken off goes on
-where it stopped (`--fresh` begins anew).
+where it stopped (`--fresh` starts over).
 """
 
 import argparse
@@ -90,7 +90,7 @@ def _best_of(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def kept_results(mode: str, fresh: bool) -> dict[str, Any]:
-    """What an earlier run of the same code on the same machine has measured."""
+    """Results of an earlier run of the same code on the same machine."""
     path = RESULTS / "broker.json"
     if path.exists() and not fresh:
         kept: dict[str, Any] = json.loads(path.read_text())

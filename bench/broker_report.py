@@ -1,4 +1,4 @@
-"""What the measured points mean: tables, fitted costs, the goals beside what was reached, a plot."""
+"""Report of the measured points: tables, fitted costs, goals beside results, a plot."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -125,7 +125,7 @@ class _Goals:
         self.rows: list[list[object]] = []
 
     def ratio(self, what: str, names: Sequence[str], least: float, *, small_sends: bool = False) -> None:
-        """Ours at least so many times the reference's, at the worst of these points. `small_sends`: the generator may
+        """At least this multiple of the reference's, at the worst of these points. `small_sends`: the generator may
         have been busy all the time with sending, before the server was; the server may then do more."""
         key = "received_per_s"
         both = [name for name in names if name in self._ours and name in self._reference]

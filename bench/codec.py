@@ -1,4 +1,4 @@
-"""What a message costs in the codec: `python -m bench.codec`. CPU time of the thread, best of several repetitions."""
+"""Cost of a message in the codec: `python -m bench.codec`. CPU time of the thread, best of several repetitions."""
 
 import struct
 import time

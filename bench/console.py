@@ -1,4 +1,4 @@
-"""Whether the console stays responsive with 100 brokers and 10 000 subscriptions: python -m bench.console
+"""Responsiveness of the console with 100 brokers and 10 000 subscriptions: python -m bench.console
 
 Two consoles fed with made-up brokers, a small one (4 brokers, 10 subscriptions) as reference and a large one, each in
 headless Chromium: how long a page takes, how long after a click its answer is seen, how long the page's thread is held

@@ -1,4 +1,4 @@
-"""How long the covering questions take among 100 to 100 000 filters. Run: python -m bench.cover_index
+"""Time of covering queries among 100 to 100 000 filters. Run: python -m bench.cover_index
 
 Two populations: ranges of a class (`class = 'c17' AND x BETWEEN .. AND ..`, one class for every 30 filters), as in the
 experiments on pruning, and the conjunctions of the B-DRP paper's workload, where many questions have thousands of

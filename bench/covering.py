@@ -1,4 +1,4 @@
-"""How long `covers` and `intersects` take between two typical conjunctions. Run: python -m bench.covering"""
+"""Time of `covers` and `intersects` for two typical conjunctions. Run: python -m bench.covering"""
 
 import random
 import time

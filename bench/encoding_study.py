@@ -1,4 +1,4 @@
-"""How precise encodings of interests are, over M and grade, on the paper's workload.
+"""Precision of encodings of interests, over M and grade, on the paper's workload.
 
 python -m bench.encoding_study [--messages 20000]
 

@@ -5,7 +5,7 @@ python -m bench.false_positives [--quick]
 For each configuration, histories are filled as a broker fills them, by ids of one origin in the order of their time,
 and asked about ids of the same time that were never recorded: of one filter, fpp, and of a matching set of two, efpp.
 The
-number of false positives of so many queries of one filter is binomial. Filters differ, too: by the delta method their
+number of false positives of n queries of one filter is binomial. Filters differ, too: by the delta method their
 fills add k·σ(fill)/fill of the rate to its standard deviation, divided by the root of their number. z is how many such
 deviations the measured rate is from the formula's.
 """

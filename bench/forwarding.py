@@ -1,4 +1,4 @@
-"""What forwarding between brokers costs the kernel: `python -m bench.forwarding`.
+"""Cost of forwarding between brokers in the kernel: `python -m bench.forwarding`.
 
 CPU time for a message that enters the network (decoded, matched against the interests of all others, divided by next
 hop, copied to the links) and for a copy that only passes through. The workload is the paper's: 10 attributes a message;

@@ -1,4 +1,4 @@
-"""What all benchmarks share: timing in CPU time, tables on the screen, results as JSON with machine and commit.
+"""Shared by all benchmarks: timing in CPU time, tables on the screen, results as JSON with machine and commit.
 
 Times are the CPU time of the calling thread, the best of several repetitions: on a machine that others use too, the
 best is the least disturbed.

@@ -1,4 +1,4 @@
-"""What an idle connection costs the broker, which should be at most 20 KiB.
+"""Memory of an idle connection in the broker; the goal is at most 20 KiB.
 
     python -m bench.idle_connections [connections [results]]
 

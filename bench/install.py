@@ -192,7 +192,7 @@ def check_tutorial(made: Environment) -> None:
 
 
 def check_refusals(made: Environment) -> None:
-    """What is not installed is one line that says what to install."""
+    """A missing package is reported in one line that says what to install."""
     work = made.folder / "work"
     (work / "admission.toml").write_text("[admission]\nwaiting_ms_max = 5\n")
     (work / "amqp.toml").write_text('[[listeners]]\nprotocol = "amqp"\n')

@@ -28,12 +28,14 @@ from bench.harness import save, table
 from bench.pipeline_trace import CONF
 from bench.processes import cost
 from tidings.matching.workload import Workload
-from tidings.pipeline import jobs, replay
 from tidings.pipeline.config import load
-from tidings.pipeline.generate import messages_of
-from tidings.pipeline.ingest import clean_table
+from tidings.pipeline.jobs import replay
+from tidings.pipeline.jobs.generate import messages_of
+from tidings.pipeline.jobs.registry import run_job
+from tidings.pipeline.run import open_run
 from tidings.pipeline.schemas import SUBSCRIPTIONS
 from tidings.pipeline.session import start_session
+from tidings.pipeline.storage import clean_table
 from tidings.pipeline.storage_paths import StoragePath
 
 WARM = 200_000  # ids that are traced before anything is measured
@@ -45,7 +47,7 @@ def child(module: str, *arguments: object) -> str:
 
 
 def session(folder: Path, master: str, cores: int, *counts: int) -> dict[str, Any]:
-    """What traces cost in a new session."""
+    """Times traces in a new session."""
     found: dict[str, Any] = json.loads(child("bench.pipeline_trace", folder, master, cores, *counts).splitlines()[-1])
     return found
 
@@ -87,12 +89,12 @@ def measure_replay(folder: Path, quick: bool) -> list[dict[str, object]]:
             "replay.covering_max=0",
             *drawn,
         ]
-        with jobs.opened(load(settings=settings)) as run:
-            jobs.work(run, "generate")
-            warm = cost(messages, lambda run=run: jobs.work(run, "replay"))  # type: ignore[misc]
+        with open_run(load(settings=settings)) as run:
+            run_job(run, "generate")
+            warm = cost(messages, lambda run=run: run_job(run, "replay"))  # type: ignore[misc]
             again = replace(run.config, replay=replace(run.config.replay, name="again"))  # workers have their matcher
-        with jobs.opened(again) as run:
-            one = cost(messages, lambda run=run: jobs.work(run, "replay"))  # type: ignore[misc]
+        with open_run(again) as run:
+            one = cost(messages, lambda run=run: run_job(run, "replay"))  # type: ignore[misc]
             kernel_s = kernel_seconds(run.generated(SUBSCRIPTIONS).folders(), min(messages, 20_000))
         share = kernel_s * messages / one.cpu_s
         found.append({"subscriptions": subscriptions, "first": warm.shown(), **one.shown(), "kernel_share": share})

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tidings.model.tables import ATTACHMENTS, HISTORIES
-from tidings.pipeline.trace import binary
+from tidings.pipeline.jobs.trace import binary
 from tidings.segments.tracking import attachment_row, entry_row
 from tidings.segments.writer import SegmentWriter
 from tidings.tracking.ids import IdArray

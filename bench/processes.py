@@ -24,7 +24,7 @@ class Cost:
 
 
 def cost(rows: int, work: Callable[[], object]) -> Cost:
-    """Of work on so many rows, in this process and all below it."""
+    """CPU and memory of work on this number of rows, in this process and its descendants."""
     cpu, wall = cpu_seconds(), time.perf_counter()
     work()
     return Cost(rows, max(cpu_seconds() - cpu, 1 / _TICKS), time.perf_counter() - wall)

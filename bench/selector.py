@@ -1,4 +1,4 @@
-"""How long selectors take in Python: `python -m bench.selector`. Best of some repetitions, CPU time of this thread."""
+"""Time of selectors in Python: `python -m bench.selector`. Best of some repetitions, CPU time of this thread."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How fast the simulator is: events of the calendar, and unicast protocols settling on the 42-broker network.
+"""Speed of the simulator: events of the calendar, and unicast protocols settling on the 42-broker network.
 
 python -m bench.simulator
 """
@@ -16,7 +16,7 @@ EVENTS = 200_000
 
 
 def calendar_events_s(pending: int) -> float:
-    """Events a second of CPU time while so many are pending; each enters the next."""
+    """Events a second of CPU time while this number is pending; each enters the next."""
     calendar = Calendar()
 
     def again(wait_ms: float) -> None:

@@ -1,4 +1,4 @@
-"""What a trace costs: by the brokers on the route, and by the length of the stored history.
+"""Cost of a trace: by the brokers on the route, and by the length of the stored history.
 
     python -m bench.trace            routes of 2 to 8 brokers; 10³ to 10⁶ stored filters
     python -m bench.trace --quick    up to 10⁴ filters
@@ -80,7 +80,7 @@ async def by_brokers(count: int, root: Path) -> dict[str, Any]:
 
 
 def fill(root: Path, filters: int) -> float:
-    """A history of so many full filters, each over half a second; returns the seconds it took."""
+    """A history of this number of full filters, each over half a second; returns the seconds it took."""
     began = time.perf_counter()
     store = HistoryStore(root, 1)
     store.append([Attachment(AttachmentKind.ERA, "bloom", START_MS - 10_000, True, 1)], [], START_MS)

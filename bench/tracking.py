@@ -181,7 +181,7 @@ def from_segments(root: Path, entries: list[HistoryEntry], recorder: Recorder) -
 
 
 def figure_1() -> list[dict[str, float]]:
-    """The least false-positive probability for so many bits an id."""
+    """The least false-positive probability for this number of bits per id."""
     bits = 1 << 20
     rows = []
     for exponent in np.arange(-1.0, -8.01, -0.25):

@@ -1,4 +1,4 @@
-"""What tracking costs a broker: throughput and CPU time with `bloom` and `async` beside `none`, in one run.
+"""Cost of tracking in a broker: throughput and CPU time with `bloom` and `async` beside `none`, in one run.
 
     python -m bench.tracking_cost            all points, three rounds
     python -m bench.tracking_cost --quick    fewer points, one round

@@ -1,4 +1,4 @@
-"""How many waiting-time quantiles a second: the Gamma-approximation, against inverting the transform each time.
+"""Waiting-time quantiles per second: the Gamma-approximation, against inverting the transform each time.
 
 python -m bench.waiting
 """

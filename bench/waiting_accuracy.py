@@ -1,4 +1,4 @@
-"""How good the Gamma-approximation is: its quantiles against the exact ones, discrete-time analysis and simulation.
+"""Accuracy of the Gamma-approximation: its quantiles against the exact ones, discrete-time analysis and simulation.
 
     python -m bench.waiting_accuracy
 

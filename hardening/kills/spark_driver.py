@@ -13,11 +13,10 @@ import pyarrow.parquet as pq
 from pyspark.find_spark_home import _find_spark_home
 
 from tidings.model.tables import TABLES
-from tidings.pipeline.ingest import clean_table
 from tidings.pipeline.java import java_home
 from tidings.pipeline.schemas import COMPACTED, RESULTS
 from tidings.pipeline.session import QUICK_JVM
-from tidings.pipeline.storage import StoredTable
+from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath
 
 # What depends on who was first: a report stands beside one id that has it, sums in the last row of a task.

@@ -1,4 +1,4 @@
-"""Where Spark finds the data source `tidings` by itself: it looks into every package whose name begins like this."""
+"""Registers the data source `tidings` with Spark, which loads every package whose name begins with `pyspark_`."""
 
 from tidings.pipeline.source import TidingsSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""What a run is told, and what it says when that cannot be; no Spark."""
+"""Configuration of a run, and the errors about it; no Spark."""
 
 import json
 import subprocess

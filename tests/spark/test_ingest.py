@@ -15,13 +15,14 @@ from typer.testing import CliRunner
 from tidings.cli import make_app
 from tidings.errors import TidingsError
 from tidings.model.tables import HISTORIES, MESSAGES, SAMPLES, Table
-from tidings.pipeline import ingest as taking
-from tidings.pipeline import jobs
 from tidings.pipeline.config import Config, load
-from tidings.pipeline.ingest import GONE, clean_table, ingest
-from tidings.pipeline.storage import StoredTable
+from tidings.pipeline.jobs import ingest as taking
+from tidings.pipeline.jobs.ingest import GONE, ingest
+from tidings.pipeline.jobs.registry import run_job
+from tidings.pipeline.jobs.trace import attachments_of, missing_ms
+from tidings.pipeline.run import open_run
+from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath
-from tidings.pipeline.trace import attachments_of, missing_ms
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import segments
 from tidings.segments.retention import mark
@@ -263,7 +264,7 @@ def test_a_run_that_is_killed_anywhere_and_repeated_gives_the_same_tables(
     record_messages(tmp_path / "segments", count=40)
 
     def tables(output: Path) -> dict[str, list[str]]:
-        with jobs.opened(config(output)) as run:
+        with open_run(config(output)) as run:
             stored = [clean_table(run.output, name) for name in ("histories", "attachments", "messages")]
             stored += [run.compacted(), run.result("traces"), run.result("paths")]
             # Which row of a task holds a report is chance.
@@ -273,9 +274,9 @@ def test_a_run_that_is_killed_anywhere_and_repeated_gives_the_same_tables(
         return load(settings=[f"input={tmp_path}/segments", f"output={output}"])
 
     def work(output: Path) -> None:
-        with jobs.opened(config(output)) as run:
+        with open_run(config(output)) as run:
             for job in ("ingest", "compact", "trace"):
-                jobs.work(run, job)
+                run_job(run, job)
 
     work(tmp_path / "calm")
     expected = tables(tmp_path / "calm")

@@ -32,14 +32,15 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.selector import Selector
 from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES, RUNS
-from tidings.pipeline import jobs, sweep
 from tidings.pipeline.config import Config, load
-from tidings.pipeline.generate import generated_messages
-from tidings.pipeline.ingest import clean_table
-from tidings.pipeline.jobs import JobRun
-from tidings.pipeline.measure import interval
+from tidings.pipeline.jobs import sweep
+from tidings.pipeline.jobs.generate import generated_messages
+from tidings.pipeline.jobs.measure import interval
+from tidings.pipeline.jobs.registry import explain_job, run_job
+from tidings.pipeline.jobs.trace import document
+from tidings.pipeline.run import JobOutcome, JobRun, open_run
 from tidings.pipeline.schemas import SUBSCRIPTIONS
-from tidings.pipeline.trace import document
+from tidings.pipeline.storage import clean_table
 from tidings.segments.reader import read_segment, segments
 from tidings.segments.retention import mark
 from tidings.segments.writer import SegmentWriter
@@ -103,9 +104,9 @@ def asked(world: World) -> list[MessageId]:
 @pytest.fixture(scope="module")
 def run(spark: SparkSession, root: Path, world: World) -> Iterator[JobRun]:
     """All jobs are done; results are in its tables."""
-    with jobs.opened(load(settings=settings(root))) as opened:
-        jobs.work(opened, "generate")
-        jobs.work(opened, "run")
+    with open_run(load(settings=settings(root))) as opened:
+        run_job(opened, "generate")
+        run_job(opened, "run")
         yield opened
 
 
@@ -136,9 +137,9 @@ def reports(run: JobRun) -> dict[bytes, dict[str, Any]]:
     return {bytes(row.id): told[row.path] for row in run.result("traces").read(run.spark).collect()}
 
 
-def traced_again(run: JobRun, root: Path, name: str) -> tuple[dict[bytes, dict[str, Any]], list[jobs.JobOutcome]]:
-    with jobs.opened(replace(run.config, input=f"{root}/{name}", output=f"{root}/{name}-tables")) as other:
-        told = [*jobs.work(other, "ingest"), *jobs.work(other, "trace")]
+def traced_again(run: JobRun, root: Path, name: str) -> tuple[dict[bytes, dict[str, Any]], list[JobOutcome]]:
+    with open_run(replace(run.config, input=f"{root}/{name}", output=f"{root}/{name}-tables")) as other:
+        told = [*run_job(other, "ingest"), *run_job(other, "trace")]
         return reports(other), told
 
 
@@ -196,15 +197,15 @@ def test_compacted_filters_find_all_that_was_found(run: JobRun, spark: SparkSess
     late = segments(copy, HISTORIES)[-1].path
     late.rename(root / late.name)
     config = replace(run.config, input=str(copy), output=f"{root}/compacted")
-    with jobs.opened(replace(config, trace=replace(run.config.trace, compacted=True))) as other:
+    with open_run(replace(config, trace=replace(run.config.trace, compacted=True))) as other:
         for job in ("ingest", "compact"):
-            jobs.work(other, job)
+            run_job(other, job)
         (root / late.name).rename(late)
-        jobs.work(other, "ingest")
+        run_job(other, "ingest")
         with pytest.raises(UsageError, match=r"E_PIPELINE_INPUT: trace.compacted: .* run compact first"):
-            jobs.work(other, "trace")  # older filters would say "no" about what is new
+            run_job(other, "trace")  # older filters would say "no" about what is new
         for job in ("compact", "trace"):
-            jobs.work(other, job)
+            run_job(other, job)
         assert 0 < other.compacted().need().rows < clean_table(other.output, "histories").need().rows
         before, after = (confirmed(one) for one in (run, other))
         assert before  # merged filters err on the same side, but a little more often
@@ -326,9 +327,9 @@ def test_results_do_not_depend_on_partitions(run: JobRun, spark: SparkSession, r
     for key, value in other_sizes.items():
         spark.conf.set(key, value)
     try:
-        with jobs.opened(replace(run.config, trace=traced, output=f"{root}/spread-tables")) as other:
+        with open_run(replace(run.config, trace=traced, output=f"{root}/spread-tables")) as other:
             for job in ("generate", "run"):
-                jobs.work(other, job)
+                run_job(other, job)
     finally:
         for key in other_sizes:
             spark.conf.set(key, str(before[key]))
@@ -336,7 +337,7 @@ def test_results_do_not_depend_on_partitions(run: JobRun, spark: SparkSession, r
 
 
 def test_a_killed_driver_is_started_again_by_spark_submit_on_one_core(run: JobRun, root: Path) -> None:
-    """Whether the session is ours or spark-submit's, has one core or two, was killed or not: the same tables."""
+    """Own session or spark-submit's, one core or two, killed or not: the tables are the same."""
     output = root / "submitted"
     options = [word for one in settings(root) for word in ("--set", one) if not one.startswith("output=")]
     for key, stored in (("messages", run.generated(MESSAGES)), ("subscriptions", run.generated(SUBSCRIPTIONS))):
@@ -354,9 +355,9 @@ def test_a_killed_driver_is_started_again_by_spark_submit_on_one_core(run: JobRu
 
 
 def test_running_again_changes_nothing(run: JobRun) -> None:
-    states = {outcome.table: outcome.state for outcome in jobs.work(run, "run")}
+    states = {outcome.table: outcome.state for outcome in run_job(run, "run")}
     assert {state for table, state in states.items() if table != "report"} == {"up to date"}
-    plans = {plan["job"]: plan for plan in jobs.explain(run, "run")}
+    plans = {plan["job"]: plan for plan in explain_job(run, "run")}
     assert plans["ingest"]["new segments"] == {}
 
 
@@ -385,15 +386,15 @@ def test_a_report_goes_to_where_its_uri_says(run: JobRun, root: Path, monkeypatc
     for folder, page in (("", root / "tables" / "report"), (f"file://{root}/page", root / "page")):
         (root / "tables" / "report" / "index.html").unlink(missing_ok=True)
         given = replace(run.config, output=f"file://{root}/tables", report=replace(run.config.report, folder=folder))
-        with jobs.opened(given) as other:
-            (told,) = jobs.work(other, "report")
+        with open_run(given) as other:
+            (told,) = run_job(other, "report")
         assert told.state == f"written to file://{page}/index.html"
         assert {one.name for one in page.iterdir()} >= {"index.html", "throughput.svg"}
     assert not list((root / "here").iterdir())
 
 
 def test_ids_that_are_none_are_counted(run: JobRun, root: Path) -> None:
-    traced = {outcome.table: outcome for outcome in jobs.work(run, "trace")}["traces"]
+    traced = {outcome.table: outcome for outcome in run_job(run, "trace")}["traces"]
     assert (traced.state, traced.skipped) == ("up to date", {"ids": "1 are left out: null, or not of 16 bytes"})
 
 
@@ -408,12 +409,12 @@ def test_messages_that_are_none_are_counted_and_change_nothing(run: JobRun, spar
     given = replace(run.config.replay, messages=f"{root}/some.parquet", subscriptions=f"{root}/wants.parquet")
     config = replace(run.config, output=f"{root}/odd", replay=given)
     for state in ("written", "up to date"):
-        with jobs.opened(config) as other:
-            told = {outcome.table: outcome for outcome in jobs.work(other, "replay")}
+        with open_run(config) as other:
+            told = {outcome.table: outcome for outcome in run_job(other, "replay")}
         assert {outcome.state for outcome in told.values()} == {state}
         assert told["matches"].skipped == {"ids": "2 are left out: null, or not of 16 bytes"}
         assert told["moments"].skipped == {"messages": "2 are left out: null, or damaged"}
-    with jobs.opened(config) as other:
+    with open_run(config) as other:
         grades = {row.grade: row.messages for row in other.result("grades").read(spark).collect()}
         (moments,) = other.result("moments").read(spark).collect()
     assert grades == {0: 1, 2: 2}
@@ -443,21 +444,21 @@ def test_inputs_that_cannot_be_are_refused(run: JobRun, root: Path) -> None:
         table, _, option = key.rpartition(".")
         given = {option: f"{root}/{name}"}
         config = replace(run.config, **{table: replace(getattr(run.config, table), **given)} if table else given)
-        with jobs.opened(config) as other, pytest.raises(UsageError, match=f"E_PIPELINE_INPUT.*{reason}"):
-            jobs.work(other, job)
+        with open_run(config) as other, pytest.raises(UsageError, match=f"E_PIPELINE_INPUT.*{reason}"):
+            run_job(other, job)
 
 
 def test_a_run_with_nothing_to_read_says_so_and_writes_nothing(root: Path) -> None:
-    with jobs.opened(Config(output=f"{root}/nothing")) as other, pytest.raises(UsageError, match="E_PIPELINE_INPUT"):
-        jobs.work(other, "run")
+    with open_run(Config(output=f"{root}/nothing")) as other, pytest.raises(UsageError, match="E_PIPELINE_INPUT"):
+        run_job(other, "run")
     assert not (root / "nothing").exists()
 
 
 def test_a_job_says_what_it_lacks(run: JobRun, root: Path) -> None:
-    with jobs.opened(Config(output=f"{root}/nothing")) as other:
+    with open_run(Config(output=f"{root}/nothing")) as other:
         with pytest.raises(Exception, match="E_PIPELINE_TABLE"):
-            jobs.work(other, "fit")
+            run_job(other, "fit")
         with pytest.raises(Exception, match="E_PIPELINE_INPUT"):
-            jobs.work(other, "sweep")
+            run_job(other, "sweep")
         with pytest.raises(Exception, match="input: not set"):
-            jobs.work(other, "ingest")
+            run_job(other, "ingest")

@@ -17,8 +17,8 @@ from tidings.model.codec import encode_predicate
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.selector import Selector
-from tidings.pipeline import replay
-from tidings.pipeline.generate import messages_of
+from tidings.pipeline.jobs import replay
+from tidings.pipeline.jobs.generate import messages_of
 from tidings.pipeline.storage_paths import StoragePath
 
 MESSAGES, SUBSCRIPTIONS, ROUTERS = 900, 60, 4

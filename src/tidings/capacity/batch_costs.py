@@ -1,4 +1,4 @@
-"""What a batch costs our broker: the parameters behind `tidings.capacity.batching`, fitted to its counters.
+"""Costs of a batch in the broker: the parameters of `tidings.capacity.batching`, fitted to the broker's counters.
 
 A batch of k messages is one read, k times matching, a copy for every receiver, and one write to each connection that
 gets any of them:
@@ -12,7 +12,7 @@ fitted by non-negative least squares over stretches under different loads. t_wak
 its batch if the broker slept, costs no CPU time; it is measured (paced.py).
 
 >>> costs = BatchCosts(t_batch=30e-6, t_write=5e-6, t_rcv=3e-7, t_fltr=0.0, t_tx=5e-8)
->>> scenario = BatchScenario(costs, filters=100, receivers=Receivers(subscribers=100, match_probability=0.1))
+>>> scenario = BatchScenario(costs, filters=100, receivers=BatchReceivers(subscribers=100, match_probability=0.1))
 >>> queue = scenario.queue(10_000.0)
 >>> round(queue.busy, 2), round(queue.batch_mean, 2), f"{queue.waiting_mean * 1e6:.0f} us"
 (0.71, 1.37, '39 us')
@@ -47,7 +47,7 @@ FITTED = ("t_batch", "t_write", "t_rcv", "t_fltr", "t_tx", "t_cold")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a broker did in a stretch of time."""
+    """The work of a broker in an interval: counts, CPU time and duration."""
 
     seconds: float
     cpu_s: float
@@ -82,7 +82,7 @@ class BatchCosts:
             check_finite(one.name, getattr(self, one.name), 0)
 
     def cpu_s(self, work: Work) -> float:
-        """What this work should have cost."""
+        """Predicted CPU time of this work."""
         return sum(factor * float(getattr(self, name)) for factor, name in zip(work.row, FITTED, strict=True))
 
     def to_json(self) -> str:
@@ -106,7 +106,7 @@ class BatchCosts:
 
 @dataclass(frozen=True, slots=True)
 class BatchReceivers:
-    """Who gets a message: some always, others independently with one probability."""
+    """Receivers of a message: `always` get each one, the others match independently with the same probability."""
 
     subscribers: float
     match_probability: float
@@ -173,7 +173,9 @@ def fit_costs(observed: Sequence[Work]) -> BatchCosts:
     slow would count less than those in which it was fast, and everything would come out too cheap.
     """
     if len(observed) < len(FITTED):
-        raise refuse(f"{len(FITTED)} parameters need as many stretches of work, not {len(observed)}", "E_LAB_RANK")
+        raise refuse(
+            f"{len(FITTED)} parameters need at least as many measured intervals, not {len(observed)}", "E_LAB_RANK"
+        )
     cpu = np.array([one.cpu_s for one in observed])
     check_finite("cpu_s", cpu, 0, open_low=True)
     matrix, expected = np.array([one.row for one in observed]), cpu

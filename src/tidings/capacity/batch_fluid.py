@@ -71,13 +71,15 @@ def queue_of(
 
 
 def approximate(rate: float, mean: OfSize, variance: OfSize = no_variance) -> BatchQueue:
-    """What `analyse` says of a server that takes all that waits."""
+    """The result of `analyse` for a server that takes everything that waits."""
     check_finite("rate", rate, 0, open_low=True)
     check_capacity(rate, mean)
     sizes = _linear(rate, mean, variance)
     for _ in range(ROUNDS):
         if not sizes.shape >= SHAPE_MIN:
-            raise refuse("batches are too unequal to be approximated: too close to the server's limit", "E_LAB_SIZES")
+            raise refuse(
+                "too close to the server's capacity: batch sizes vary too much for the approximation", "E_LAB_SIZES"
+            )
         sizes = _averaged(rate, mean, variance, sizes)
     values, shares = sizes.cells()
     means, variances = _of(mean, values), _of(variance, values)

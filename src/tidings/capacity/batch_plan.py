@@ -1,7 +1,7 @@
 """The planner's answers for a broker that serves batches: rates and waiting times, and the reverse.
 
 >>> costs = BatchCosts(t_batch=25e-6, t_write=5e-6, t_rcv=4e-7, t_fltr=0.0, t_tx=6e-8)
->>> scenario = BatchScenario(costs, filters=200, receivers=Receivers(200, 0.05))
+>>> scenario = BatchScenario(costs, filters=200, receivers=BatchReceivers(200, 0.05))
 >>> row = forecast(scenario, 0.9)
 >>> round(row.rate), f"{row.waiting_mean * 1e6:.0f} us", f"{row.quantiles[-1][1] * 1e6:.0f} us"
 (14981, '75 us', '574 us')
@@ -46,7 +46,7 @@ def plan_batches(question: SizingQuestion, costs: BatchCosts) -> BatchAnswer:
     n, p = question.subscribers, question.match
     if question.grades is None and question.spread == "all-or-none":
         others = ", ".join(spread for spread in SPREADS if spread != "all-or-none")
-        raise refuse(f"batches are not reckoned for the spread all-or-none, only for {others}", "E_PLAN_SPREAD")
+        raise refuse(f"the model of batches does not support the spread all-or-none, only {others}", "E_PLAN_SPREAD")
     always = question.grades is None and question.spread == "fixed"
     receivers = BatchReceivers(0.0, 0.0, always=n * p) if always else BatchReceivers(n, p)
     scenario = BatchScenario(costs, n * question.filters_each, receivers)

@@ -93,7 +93,10 @@ class BatchQueue:
     def tail(self, t: Floats) -> Floats:
         """P(W > t), for a server that takes all that waits."""
         if self.left_behind > NEGLIGIBLE:
-            raise refuse("quantiles of the waiting time need a bound that is not reached", "E_LAB_BOUND")
+            raise refuse(
+                "quantiles of the waiting time need a bound of the batch size that is not reached; choose a larger one",
+                "E_LAB_BOUND",
+            )
         times = np.atleast_1d(np.asarray(t, dtype=np.float64))
         in_batch = np.array([float((self._shares * self._means) @ self._residual_tail(one)) for one in times])
         waking = np.where(times < self.wake, 1 / self.rate + self.wake - times, 0.0)
@@ -141,7 +144,9 @@ def analyse(
     if bound is not None:
         check_finite("bound", bound, 1)
         if wake > 0:
-            raise refuse("a bound and a time to wake up are not analysed together", "E_LAB_BOUND")
+            raise refuse(
+                "a bound of the batch size and a wake-up time cannot be combined; leave one of them out", "E_LAB_BOUND"
+            )
     check_capacity(rate, mean, bound)
     size = SIZES_MIN
     while size <= sizes_max:
@@ -149,12 +154,12 @@ def analyse(
         if found is not None:
             return found
         size *= 2
-    raise refuse(f"more than {sizes_max} messages wait: too many to be analysed", "E_LAB_SIZES")
+    raise refuse(f"more than {sizes_max} messages wait: too many for the analysis", "E_LAB_SIZES")
 
 
 def check_capacity(rate: float, mean: OfSize, bound: int | None = None) -> None:
     if rate >= capacity(mean, bound):
-        raise refuse(f"{rate:.6g} messages a second are more than the server can carry", "E_LAB_OVERLOAD")
+        raise refuse(f"overload: the server cannot carry {rate:.6g} messages/s", "E_LAB_OVERLOAD")
 
 
 def capacity(mean: OfSize, bound: int | None = None) -> float:
@@ -175,7 +180,7 @@ def rate_at(busy: float, queue: Callable[[float], BatchQueue], rate_max: float) 
         except UsageError as error:
             if error.code not in ("E_LAB_OVERLOAD", "E_LAB_SIZES"):
                 raise
-            return 1.0 - busy  # more than can be carried, or so many wait that it is surely that busy
+            return 1.0 - busy  # overload, or a queue so long that utilisation is at least that high
 
     low = rate_max * 1e-9
     while excess(low) >= 0:  # where a message of a batch costs next to nothing, there is hardly a limit
@@ -197,7 +202,7 @@ class _Chain:
         self._variances = np.broadcast_to(variance(k), k.shape).astype(np.float64)
 
     def solved(self, wake: float, bound: int) -> BatchQueue | None:
-        """None: so many are not enough."""
+        """None: this number of sizes is too small."""
         rate, size = self._rate, self._size
         states = np.arange(size + 1)
         taken = np.clip(states, 1, bound)

@@ -135,7 +135,9 @@ def choose(
         squares[name], held_out = relative**2, _errors(relative)
         scores.append(Score(name, held_out, replace(fitted, held_out=held_out)))
     if not squares:
-        raise refuse(f"no model's terms can be told apart by {len(measurements)} such measurements", "E_LAB_RANK")
+        raise refuse(
+            f"these {len(measurements)} measurements determine no model; vary filters and receivers", "E_LAB_RANK"
+        )
     if not any(np.isfinite(one).all() for one in squares.values()):
         nothing = "every model, fitted to all but one of these measurements, says that this one takes no time at all"
         raise refuse(f"{nothing}: measure more points, or others", "E_LAB_CHOICE")
@@ -151,7 +153,7 @@ def _system(model: Model, measurements: Sequence[Measurement]) -> tuple[Array, A
         raise refuse(few, "E_LAB_RANK")
     given = [m.deviation for m in measurements if m.deviation is not None]
     if given and len(given) != len(measurements):
-        raise refuse("either all measurements state their deviation or none does")
+        raise refuse("give the deviation of all measurements or of none")
     matrix = np.array([model.row(m.load) for m in measurements], dtype=np.float64)
     received = np.array([m.received for m in measurements], dtype=np.float64)
     target = 1.0 / received
@@ -175,7 +177,9 @@ def _check_rank(model: Model, matrix: Array) -> None:
     scale = np.linalg.norm(matrix, axis=0)
     rank = int(np.linalg.matrix_rank(matrix / np.where(scale == 0, 1.0, scale), tol=1e-9))
     if rank < len(model.terms):
-        raise refuse(f"the measurements cannot tell apart the terms of {model.formula}", "E_LAB_RANK")
+        raise refuse(
+            f"the measurements do not determine the terms of {model.formula}; measure other points", "E_LAB_RANK"
+        )
 
 
 def _intervals(matrix: Array, target: Array, values: Array, level: float) -> tuple[tuple[float, float], ...] | None:

@@ -71,7 +71,7 @@ def simulate(
     total = messages + warm_up
     busy = np.asarray(service(rng, total), dtype=np.float64)
     if busy.shape != (total,) or not bool(np.all(busy >= 0)):
-        raise refuse("the service times drawn must be as many as asked for, and not negative")
+        raise refuse("`draw` must return the requested number of service times, none of them negative")
     gaps = rng.exponential(1 / rate, total)
     walk = np.concatenate([[0.0], np.cumsum(busy[:-1] - gaps[1:])])
     waiting = walk - np.minimum.accumulate(walk)

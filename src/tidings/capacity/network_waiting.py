@@ -1,4 +1,4 @@
-"""How long a message waits in a B-DRP network, from the same model as its capacity (replication.py).
+"""Waiting time of a message in a B-DRP network, from the same model as the network's capacity (replication.py).
 
 A broker of the network is an M/GI/1 queue of three kinds of messages: those published here (all local filters, its
 clients' copies), those sent here because somebody here wants them (the same, and at least one copy), and those that
@@ -19,7 +19,7 @@ from tidings.capacity.replication import NetworkLoad, Site, shortest_path_trees
 from tidings.capacity.service import Moments, service_moments, thinned
 from tidings.capacity.waiting import GammaWaiting, waiting_moments
 
-RHO_MIN = 1e-100  # who waits less often does not wait: squares of such numbers are no numbers any more
+RHO_MIN = 1e-100  # a smaller probability of waiting counts as 0: squares of such numbers underflow
 
 
 def network_waiting(
@@ -41,7 +41,7 @@ def network_waiting(
     busy = -float(np.expm1(np.log1p(-table[way, 0]).sum()))  # 1 − Π(1 − ρ), of which little would be left for tiny ρ
     if busy < RHO_MIN:
         return GammaWaiting(busy, 1.0, 1.0)
-    mean, square = float(first) / busy, float(variance + first**2) / busy  # of those who wait
+    mean, square = float(first) / busy, float(variance + first**2) / busy  # of the messages that wait
     alpha = mean**2 / (square - mean**2)
     return GammaWaiting(busy, alpha, mean / alpha)
 

@@ -65,7 +65,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the broker knows about itself. Waiting times are None while it is saturated or idle."""
+    """The broker's estimates at one time. Waiting times are None while it is saturated or idle."""
 
     now: float
     model: str  # the one that predicted best: that of `fitted`, or BATCHES

@@ -34,7 +34,7 @@ UNTOLD = ("E_LAB_OVERLOAD", "E_LAB_SIZES")  # beyond the limit, or so close to i
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What would happen at some rate."""
+    """Prediction for one rate."""
 
     busy: float
     waiting_mean: float

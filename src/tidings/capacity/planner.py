@@ -1,11 +1,11 @@
-"""How many messages a second, with which waiting time; and the reverse, or a refusal that says why.
+"""Computes rates from waiting-time bounds and the reverse, or refuses with the reason.
 
 A scenario is a server, what it has to do per message, and how the replication grade varies. From it follow the
 moments of the service time, and from those and a rate the waiting time, as in `tidings.capacity.waiting`.
 
 >>> from tidings.capacity.service import Binomial
 >>> from tidings.capacity.thesis import FIORANO_PROPERTY
->>> scenario = Scenario(FIORANO_PROPERTY, filters=100, replication=Binomial(100, 0.01))
+>>> scenario = CapacityScenario(FIORANO_PROPERTY, filters=100, replication=Binomial(100, 0.01))
 >>> plan = forecast(scenario, utilisation=0.9)
 >>> round(plan.rate), round(plan.waiting_quantile * 1e3)  # messages a second, milliseconds in 99.99 % of all cases
 (608, 64)
@@ -56,7 +56,7 @@ class CapacityScenario:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a scenario gives at one rate. Times in seconds."""
+    """Prediction for a scenario at one rate. Times in seconds."""
 
     rate: float  # received messages per second
     overall: float  # received and sent
@@ -91,13 +91,13 @@ class CapacityRefused:
 
 
 def forecast(scenario: CapacityScenario, utilisation: float = 0.9, probability: float = 0.9999) -> Forecast:
-    """How many messages a second at this utilisation, and how long they wait."""
+    """Rate and waiting times at this utilisation."""
     check_finite("utilisation", utilisation, 0, RHO_MAX, open_low=True)
     return forecast_at(scenario, scenario.server.capacity(scenario.load, utilisation), probability)
 
 
 def forecast_at(scenario: CapacityScenario, rate: float, probability: float = 0.9999) -> Forecast:
-    """How busy the server is at this many messages a second, and how long they wait."""
+    """Utilisation and waiting times at this rate."""
     service = scenario.service()
     waiting = GammaWaiting.of(rate, service)
     quantile = float(waiting.quantile(probability))
@@ -134,7 +134,7 @@ def utilisation_allowed(service: Moments, waiting_max: float, probability: float
 def allow(
     scenario: CapacityScenario, rate: float, waiting_max: float, probability: float = 0.9999
 ) -> Allowed | CapacityRefused:
-    """Whether one server takes this rate with this waiting time; what more it would take, or what is needed instead."""
+    """Decides if one server carries this rate within this waiting time; returns the reserve or what is needed."""
     check_finite("rate", rate, 0, open_low=True)
     service = scenario.service()
     mean = float(service.first)
@@ -159,7 +159,7 @@ def allow(
 
 
 def filters_within(server: Fitted, service_max: float, replication: float = 1.0) -> int:
-    """How many filters keep the mean service time E[B] within a bound (section 5.2.3)."""
+    """The largest number of filters that keeps the mean service time E[B] within a bound (section 5.2.3)."""
     check_finite("service_max", service_max, 0)
     if server.processing_time(Load(0, replication)) > service_max:
         raise refuse(f"a message takes longer than {service_max:g} s without any filter")

@@ -32,7 +32,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the server has to do for a message, on average."""
+    """The mean work of a server per message: filters, copies and components of filters."""
 
     filters: float  # installed filters, all of them
     replication: float = 1.0  # copies sent per message received
@@ -110,7 +110,7 @@ MODELS: Mapping[str, Model] = MappingProxyType(
 
 def model_named(name: str) -> Model:
     if name not in MODELS:
-        raise refuse(f"no model {name!s:.40}; there are {', '.join(MODELS)}", "E_LAB_MODEL")
+        raise refuse(f"unknown model {name!s:.40}; known models: {', '.join(MODELS)}", "E_LAB_MODEL")
     return MODELS[name]
 
 
@@ -150,7 +150,7 @@ class Fitted:
         for name, value in zip(names, self.values, strict=True):
             check_finite(name, value, 0)
         if self.intervals is not None and len(self.intervals) != len(names):
-            raise refuse("as many intervals as values are needed")
+            raise refuse("give one confidence interval per value")
 
     @classmethod
     def of(cls, model: str, **parameters: float) -> "Fitted":
@@ -201,7 +201,7 @@ class Fitted:
         check_finite("utilisation", utilisation, 0, 1, open_low=True)
         busy = self.processing_time(load)
         if busy <= 0:
-            raise refuse("a message that costs no time has no capacity", "E_LAB_MODEL")
+            raise refuse("the model gives a message no processing time, so capacity is undefined", "E_LAB_MODEL")
         return utilisation / busy
 
     def to_json(self) -> str:

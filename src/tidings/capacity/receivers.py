@@ -1,4 +1,4 @@
-"""Which part of the subscribers gets a message: how probably one of those at a broker does, and how many of them.
+"""Receivers among a group of subscribers: the probability that at least one gets a message, and their number.
 
 A broker gets a message iff one of its subscribers does, a link carries it iff one of those behind it does. How probable
 that is depends on more than the mean number R of receivers: if all get a message or nobody does, brokers get it
@@ -45,8 +45,8 @@ GRADE_MAX = 10_000_000  # of a distribution that is gone through grade by grade
 class Receivers:
     """Of a message, among subscribers of whom none is preferred."""
 
-    reached: Callable[[int], float]  # the chance that at least one of so many subscribers is among them
-    among: Callable[[int], Moments]  # how many of so many subscribers are
+    reached: Callable[[int], float]  # probability that at least one of this number of subscribers is a receiver
+    among: Callable[[int], Moments]  # the number of receivers among this number of subscribers
 
     @classmethod
     def of(cls, replication: Replication, subscribers: int) -> "Receivers":
@@ -65,12 +65,15 @@ class Receivers:
             case Empirical():
                 return _drawn(replication.probabilities(), n)
             case _:
-                raise refuse(f"which of {n} subscribers get a message is not known of {replication}", "E_PLAN_SPREAD")
+                raise refuse(
+                    f"the distribution {replication} does not say which of {n} subscribers get a message",
+                    "E_PLAN_SPREAD",
+                )
 
 
 def _whole(grade: float) -> Array:
     if grade > GRADE_MAX:
-        raise refuse(f"a network is not reckoned for more than {GRADE_MAX:,} receivers of a message", "E_PLAN_SPREAD")
+        raise refuse(f"networks are computed for at most {GRADE_MAX:,} receivers of a message", "E_PLAN_SPREAD")
     low = math.floor(grade)
     probabilities = np.zeros(low + 2)
     probabilities[low], probabilities[low + 1] = low + 1 - grade, grade - low
@@ -78,7 +81,7 @@ def _whole(grade: float) -> Array:
 
 
 def _drawn(probabilities: Array, subscribers: int) -> Receivers:
-    """So many of the subscribers with these probabilities, any of them."""
+    """The number of receivers has these probabilities; each subset of that size is equally likely."""
     probabilities = np.trim_zeros(probabilities, "b")
     most = len(probabilities) - 1
     if most > subscribers:

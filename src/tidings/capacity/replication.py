@@ -1,4 +1,4 @@
-"""What several servers carry together: replicated servers of the thesis (section 5.3), and a B-DRP network.
+"""Capacity of several servers together: replicated servers of the thesis (section 5.3), and a B-DRP network.
 
 **Publisher-side**: each of n publishers has a server that holds the filters of all m subscribers; the system's
 capacity grows with n and falls with m. **Subscriber-side**: each subscriber has a server that gets every message;
@@ -122,7 +122,7 @@ class Site:
 
     @property
     def load(self) -> Load:
-        """What exact matching has to look at."""
+        """The load of exact matching."""
         return Load(self.filters, 0.0, self.different, self.components)
 
 
@@ -151,7 +151,7 @@ class NetworkLoad:
         return utilisation / max(self.work)
 
     def utilisations(self, rate: float) -> tuple[float, ...]:
-        """How busy each broker is at this many messages a second."""
+        """Utilisation of each broker at this rate."""
         check_finite("rate", rate, 0)
         return tuple(rate * work for work in self.work)
 
@@ -191,7 +191,7 @@ def bdrp(
 ) -> NetworkLoad:
     """The work of each broker, by the formula at the top of this file.
 
-    `reached` is the chance that one of so many subscribers gets a message; without it brokers are independent.
+    `reached` is the probability that at least one of n subscribers gets a message; without it brokers are independent.
     """
     check_finite("t_entry", t_entry, 0)
     t_link = server.t_tx if t_link is None else t_link

@@ -44,7 +44,7 @@ class Moments:
 
 
 class Replication(Protocol):
-    """What a distribution of replication grades offers."""
+    """Interface of a distribution of replication grades."""
 
     def moments(self) -> Moments: ...
     def generating(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
@@ -149,7 +149,7 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Empirical:
-    """What was counted: `counts[k]` messages were sent to k receivers."""
+    """Measured distribution: `counts[k]` messages were sent to k receivers."""
 
     counts: tuple[int, ...]
 
@@ -224,6 +224,6 @@ def discrete_moments(values: Sequence[float], probabilities: Sequence[float]) ->
     """Moments of a service time that takes few values, as in Table 5.2."""
     v, p = np.asarray(values, dtype=np.float64), np.asarray(probabilities, dtype=np.float64)
     if v.shape != p.shape or abs(float(p.sum()) - 1) > 1e-9:
-        raise refuse("as many probabilities as values are needed, and they must sum to 1")
+        raise refuse("give one probability per value; they must sum to 1")
     check_probability("probabilities", p)
     return Moments(float(p @ v), float(p @ v**2), float(p @ v**3))

@@ -172,7 +172,7 @@ def plan_capacity(question: SizingQuestion) -> SizingAnswer:
 
 
 def _one_filter(server: Fitted, scenario: CapacityScenario) -> float:
-    """What a filter costs, on average over those installed: with an index not all cost the same."""
+    """Mean cost of an installed filter: with an index not all filters cost the same."""
     return server.filtering(scenario.load) / max(scenario.filters, 1.0)
 
 

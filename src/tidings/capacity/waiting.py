@@ -1,9 +1,9 @@
-"""How long a message waits: the M/GI/1 queue, from the first three moments of the service time.
+"""Waiting times of the M/GI/1 queue, from the first three moments of the service time.
 
 Poisson arrivals of rate λ, one server, service times B independent of each other. A message waits at all with
 probability ρ = λE[B]. The moments of the waiting time W follow from those of B (Takács); its distribution is known
 only as a transform (Pollaczek–Khintchine). The *Gamma-approximation* of the thesis takes the waiting time of those
-who wait to be Gamma-distributed with the right mean and variance:
+that wait to be Gamma-distributed with the right mean and variance:
 
     P(W > t) = ρ · P(Gamma(α, β) > t),    α = 1/c_var²[W | W > 0],    β = E[W | W > 0]/α
 
@@ -84,7 +84,7 @@ class GammaWaiting:
 
     @classmethod
     def of(cls, rate: Floats, service: Moments) -> "GammaWaiting":
-        """(5.4), (5.5), (5.23), (5.24): fitted to mean and variance of the waiting time of those who wait."""
+        """(5.4), (5.5), (5.23), (5.24): fitted to mean and variance of the waiting time of delayed messages."""
         check_finite("rate", rate, 0, open_low=True)
         rho = utilisation(rate, service.first)
         # E[W]/ρ and E[W²]/ρ with the rate cancelled: at a rate next to nothing both would be 0/0.
@@ -167,7 +167,7 @@ def quantile_by_inversion(p: float, rate: float, mean_service: float, service: T
         if excess(high) < 0:
             return float(optimize.brentq(excess, mean_service * 1e-9, high, xtol=1e-12 * high, rtol=1e-10))
         high *= 2
-    raise refuse(f"no waiting time reaches the probability {p}")
+    raise refuse(f"no waiting time has the cumulative probability {p}")
 
 
 def quantiles(rates: Array, service: Moments, p: Floats) -> Array:

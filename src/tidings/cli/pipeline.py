@@ -40,8 +40,9 @@ def pipeline(
     Example: tidings pipeline run --input segments --output warehouse --master 'local[2]'
     """
     try:  # imported here: Spark is an optional package
-        from tidings.pipeline import jobs
         from tidings.pipeline.failures import plainly
+        from tidings.pipeline.jobs.registry import explain_job, run_job
+        from tidings.pipeline.run import open_run
         from tidings.pipeline.session import parse_conf
     except ModuleNotFoundError as error:
         raise UsageError("E_PIPELINE_INSTALL", f"{error}: pip install 'tidings[pipeline]'") from None
@@ -57,11 +58,9 @@ def pipeline(
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with plainly(), Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(f"pipeline {job.value}", total=None)
-        with jobs.opened(chosen, lambda text: progress.update(task, description=text), quick=quick) as run:
-            if explain:
-                found = jobs.explain(run, job.value)
-            else:
-                found = [asdict(outcome) for outcome in jobs.work(run, job.value)]
+        with open_run(chosen, lambda text: progress.update(task, description=text), quick=quick) as run:
+            name = job.value
+            found = explain_job(run, name) if explain else [asdict(outcome) for outcome in run_job(run, name)]
     if as_json:
         typer.echo(found_json(found))
         return

@@ -1,4 +1,4 @@
-"""What all pictures of experiments share: a backend without a screen, and both formats."""
+"""Shared by all figures: a matplotlib backend without a screen, and both file formats."""
 
 from pathlib import Path
 from typing import Any

@@ -89,7 +89,7 @@ def _unit(one: PointResult) -> str:
 
 
 def _axes_of(found: Sequence[PointResult]) -> tuple[str, list[str]]:
-    """What is drawn from left to right (the parameter with most values), and what makes lines."""
+    """Chooses the x axis (the parameter with most values) and the parameters that make separate lines."""
     values: dict[str, set[str]] = {}
     for one in found:
         for name, value in one.parameters.items():

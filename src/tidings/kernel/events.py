@@ -3,8 +3,8 @@
 One record for each kind, in a closed union, `PlaneEvent`; the structs in native/include/tidings/forwarding/events.hpp
 have the same names and the same order of fields, and the binding makes these records from them. They are named tuples,
 not frozen dataclasses, because one is made for every persistent message: a frozen dataclass of seven fields takes
-0.8 µs to make, a named tuple 0.15 µs. Fields are read by name. Two records of different kinds may be equal: compare kinds
-with `isinstance`.
+0.8 µs to make, a named tuple 0.15 µs. Fields are read by name. Two records of different kinds may be equal: compare
+kinds with `isinstance`.
 """
 
 from typing import NamedTuple, TypeAlias

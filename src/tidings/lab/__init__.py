@@ -1,4 +1,4 @@
-"""How much the broker carries: processing-time models, waiting times, replication, planning.
+"""The measuring harness: experiments on running message brokers.
 
 The map, from the bottom up; everything here is a pure function of its arguments:
 

@@ -80,7 +80,7 @@ class Agreement:
 
     @property
     def rejected(self) -> list[Compared]:
-        """Those that differ by too much even for the worst of so many."""
+        """The scenarios whose difference is too large even for the largest of this number of comparisons."""
         ordered = sorted(self.points, key=lambda one: one.p_value)
         for rank, one in enumerate(ordered):
             if one.p_value > RULE_LEVEL / (len(ordered) - rank):

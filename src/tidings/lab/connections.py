@@ -1,4 +1,4 @@
-"""Who connects to a server under test, and the connections themselves."""
+"""Connections of publishers and subscribers to a server under test."""
 
 import socket
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tidings.lab.servers import Server
 
 WINDOW = 4000
 BLOCK = 500  # messages a send
-SHARED_FROM = 200  # beyond so many non-matching subscriptions, a connection has a hundred of them
+SHARED_FROM = 200  # from this number of non-matching subscriptions on, a connection has a hundred of them
 PER_CONNECTION = 100
 ASKED_AT_ONCE = 200  # subscriptions sent before their answers are read
 
@@ -25,7 +25,7 @@ class WantedMessages:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSetup:
-    """What the clients do: publish these messages in turn; each connection has so many subscriptions."""
+    """The clients' work: the messages to publish in turn, and the number of subscriptions of each connection."""
 
     plans: tuple[LoadPlan, ...]
     subscribers: tuple[tuple[WantedMessages, ...], ...]  # messages arrive here
@@ -37,7 +37,7 @@ class ConnectionSetup:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLoad:
-    """What one point asks of a server."""
+    """The load of one measured point."""
 
     plan: LoadPlan
     publishers: int = 1  # more than one: each sends its next message when it has the receipt of the last

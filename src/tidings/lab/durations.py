@@ -1,4 +1,4 @@
-"""How long measurements take: a guess from what they do, until they have been seen.
+"""Estimates the duration of measurements from their workload, until measured durations are known.
 
 The guess is for an ordinary machine: the shortest run that counts, some time more, and what it takes to connect and to
 subscribe. It is there to be told before the start and for the progress bar. Runs that were made are believed instead,
@@ -44,7 +44,7 @@ class Durations:
         self._sums[point.server] = seen + seconds, guessed + self._guessed(point)
 
     def runs(self, point: ExperimentPoint, runs: int) -> int:
-        """How many of so many are made: fewer of those that take long."""
+        """Number of runs to make: fewer of those that take long."""
         long_s = self._measures[point.experiment].long_s
         return min(runs, RUNS_LONG) if long_s and self._shortest.get(point.name, self.of(point)) > long_s else runs
 

@@ -7,7 +7,7 @@ What has been measured is in the folder's segments (tables `runs` and `samples`)
 does only what is missing, whether the first one ended, was broken off or killed: a run is there when its row in `runs`
 is, which is written last and as a whole; samples without it belong to no run. A run that does not count is kept with
 its reasons and repeated; if a point fails again and again the machine itself is measured (calibration.py) and the
-reason is told.
+reason is reported.
 
 A run's name ends with a number and with letters drawn at this start, so that it is unique wherever segments of several
 folders or machines are put together. What --busy measured is another point than the same without: it has another unit.
@@ -53,7 +53,7 @@ class ExecutionStep:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What a run gave."""
+    """Samples of a run."""
 
     rows: list[dict[str, Any]]  # of the table samples
     outcome: str
@@ -64,7 +64,7 @@ class Execution:
     def __init__(self, experiments: Sequence[Experiment], folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._experiments = {one.name: one for one in sorted(experiments, key=_leaves_behind)}
         if len(self._experiments) < len(experiments):
-            raise refuse("two experiments have one name", "E_LAB_EXPERIMENT")
+            raise refuse("two experiments have the same name", "E_LAB_EXPERIMENT")
         self._folder, self._clock = folder, clock
         self._points = [point for one in self._experiments.values() for point in one.points()]
         self._writers: dict[str, tuple[SegmentWriter, SegmentWriter]] = {}
@@ -78,7 +78,7 @@ class Execution:
         self.given_up: dict[str, str] = {}
 
     def _count(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """What was measured already, in the unit that is wanted now."""
+        """Counts the stored runs that have the unit of this measurement."""
         points, names = {point.name: point for point in self._points}, Counter(row["run"] for row in rows)
         for row in rows:
             experiment, name = self._experiments.get(row["experiment"]), str(row["run"]).rpartition("#")[0]

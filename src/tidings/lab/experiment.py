@@ -44,7 +44,7 @@ RUNS_LONG = 2
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How one run is made."""
+    """Makes one run."""
 
     seconds: float = 1.0  # between warm-up and cool-down, at most
     seconds_min: float = 0.3  # and at least, if then the rate is known to within `precision`
@@ -66,11 +66,11 @@ class Measure:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise refuse(f"measure: {field.name} is a number from 0, not {value!r}", "E_LAB_EXPERIMENT")
+                raise refuse(f"measure: {field.name} must be a number from 0, not {value!r}", "E_LAB_EXPERIMENT")
             if field.name in ("window", "block", "attempts") and not (isinstance(value, int) and value >= 1):
-                raise refuse(f"measure: {field.name} is a whole number from 1, not {value!r}", "E_LAB_EXPERIMENT")
+                raise refuse(f"measure: {field.name} must be a whole number from 1, not {value!r}", "E_LAB_EXPERIMENT")
         if self.interval_s < 0.01 or self.seconds < 2 * self.interval_s:
-            raise refuse("measure: a run has two samples at least", "E_LAB_EXPERIMENT")
+            raise refuse("measure: a run needs at least two samples", "E_LAB_EXPERIMENT")
 
     @property
     def rules(self) -> RunRules:
@@ -131,7 +131,7 @@ class Experiment:
         if not _NAME.fullmatch(self.name):
             raise refuse(f"name: 1 to 60 of the letters A to Z and a to z, digits, - and _, not {self.name!r}", _CODE)
         if self.kind not in (*SETUPS, *SPECIAL):
-            raise refuse(f"no kind {self.kind!r}; there are {', '.join((*SETUPS, *SPECIAL))}", _CODE)
+            raise refuse(f"unknown kind {self.kind!r}; known kinds: {', '.join((*SETUPS, *SPECIAL))}", _CODE)
         if not self.servers or set(self.servers) - set(SERVERS):
             raise refuse(f"servers are some of {', '.join(SERVERS)}, not {', '.join(self.servers)}", _CODE)
         if not 1 <= self.runs <= RUNS_MAX:
@@ -202,7 +202,7 @@ def thesis() -> list[str]:
 
 
 def per_cpu_second(kind: str, asked: float) -> bool:
-    """Whether rates are those of a second of the server's processor time; what is not a rate knows no difference."""
+    """True if rates are per second of the server's CPU time; makes no difference to metrics that are not rates."""
     return bool(asked) and kind not in SPECIAL
 
 

@@ -109,7 +109,7 @@ class Sender:
         return min(ring.messages for ring in self._rings)
 
     def send(self, messages_max: int) -> None:
-        """Blocks of no more than so many messages together, as far as the socket takes them; first the rest of one.
+        """Send blocks of at most this many messages in total, as far as the socket takes them; a partial block first.
 
         The kernel does it: with one message a block, the generator must be faster than any server.
         """

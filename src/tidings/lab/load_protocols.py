@@ -1,4 +1,4 @@
-"""What the load generator must say and understand of a protocol, and no more.
+"""The part of each protocol that the load generator speaks.
 
 Everything sent is built beforehand in blocks. What comes back is counted, not parsed: deliveries of the native protocol
 all have the same known size, STOMP frames end with the only NUL in them. So the generator works at the speed of the
@@ -29,7 +29,7 @@ TAIL_BYTES = 4096  # of a stream of STOMP frames: enough to hold the head of the
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What is published: to one topic, all alike; unless told otherwise, every one matches `prop = '0'`."""
+    """The messages to publish: identical, to one topic; by default each one matches `prop = '0'`."""
 
     topic: str
     body: bytes = b""
@@ -39,13 +39,13 @@ class LoadPlan:
 
 
 class Counter(Protocol):
-    """How many messages the bytes of one connection hold."""
+    """Counts messages in the bytes of one connection."""
 
     def feed(self, data: bytearray, size: int) -> int:
-        """So many messages (or receipts) ended in these bytes."""
+        """Number of messages (or receipts) that ended in these bytes."""
 
     def acknowledgement(self, messages: int) -> bytes:
-        """What a durable subscriber says after so many messages; empty: nothing."""
+        """Acknowledgement that a durable subscriber sends after this number of messages; empty: none."""
 
 
 class LoadProtocol(Protocol):
@@ -57,13 +57,13 @@ class LoadProtocol(Protocol):
         """With a request for a receipt."""
 
     def replies(self, data: bytes) -> int:
-        """How many answers (to hello or subscribe) these bytes hold; an error raises."""
+        """Number of answers (to hello or subscribe) in these bytes; an error raises."""
 
     def seen(self, data: bytes) -> tuple[bool, bool]:
-        """Whether these bytes hold an answer, and a message."""
+        """True for each of: these bytes contain an answer, these bytes contain a message."""
 
     def block(self, plan: LoadPlan, count: int) -> bytes:
-        """So many messages, ready to be sent again and again."""
+        """An encoded block of this number of messages, to be sent repeatedly."""
 
     def deliveries(self, plan: LoadPlan) -> Counter: ...
 
@@ -151,7 +151,7 @@ class _Deliveries:
         self._frame_bytes = frame_bytes
         self._rest = 0  # bytes of a frame that has begun
         self._last = b""  # bytes: with them the last whole frame
-        self._taken = 0  # and no credit given back for it
+        self._taken = 0  # and no credit returned for it
 
     def feed(self, data: bytearray, size: int) -> int:
         count, self._rest = divmod(self._rest + size, self._frame_bytes)
@@ -160,7 +160,7 @@ class _Deliveries:
         return count
 
     def acknowledgement(self, messages: int) -> bytes:
-        """Up to the last whole frame. Credit is given back by halves of the window, as the client does it."""
+        """Up to the last whole frame. Credit is returned by halves of the window, as the client does it."""
         (tag,) = struct.unpack_from("<Q", self._last, len(self._last) - self._rest - self._frame_bytes + TAG_AT)
         self._taken += messages
         said = encode_ack(1, [tag], ACK_CUMULATIVE)

@@ -1,4 +1,4 @@
-"""Where and with what something was measured."""
+"""Description of the machine and the software of a measurement."""
 
 import platform
 import subprocess

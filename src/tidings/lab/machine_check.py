@@ -1,4 +1,4 @@
-"""Is the machine what it was? A second of computing, copying and loopback traffic against the first time.
+"""Compares the machine's speed with its first check: a second of computing, copying and loopback traffic.
 
 When runs do not count again and again, either the experiment asks for something the server cannot do or the machine is
 disturbed; the second is found out by measuring the machine without any server.

@@ -1,4 +1,4 @@
-"""How long messages wait in a broker that is not saturated: Poisson arrivals, one by one, each timed.
+"""Measures waiting times in a broker that is not saturated: Poisson arrivals, single messages, each timed.
 
 The generator is this process, on a core of its own, and never sleeps: it looks at the clock, sends what is due, reads
 what has come. Messages are those of the setup `mix`: of many types in random order, with a different number of
@@ -53,7 +53,7 @@ _COUNTED = ("feeds", "writes", "received", "delivered")
 
 @dataclass(frozen=True, slots=True)
 class PacedCounts:
-    """What a server did in a stretch of time, by its own counters and the system's."""
+    """Work of a server in an interval, by its own counters and those of the system."""
 
     seconds: float  # less those in which the generator did not run
     cpu_s: float
@@ -96,7 +96,7 @@ class PacedRun:
 def measure_paced(
     server: TidingsServer, design: Design, rate: float, seconds: float, rng: np.random.Generator, warm_s: float = 0.3
 ) -> PacedRun:
-    """One run with so many messages a second."""
+    """One run at this rate."""
     check_finite("rate", rate, 0, open_low=True)
     check_finite("seconds", seconds, 0, open_low=True)
     frames = [server.wire.block(plan, 1) for plan in design.setup.plans]
@@ -265,7 +265,7 @@ class _Sending:
         return np.asarray((np.array(self._sent) - np.array(self._planned)) / 1e9, dtype=np.float64)
 
     def counted(self) -> NDArray[np.bool_]:
-        """Which messages were not sent near a hole."""
+        """Selects the messages that were not sent near a gap of the generator."""
         sent = np.array(self._sent)
         good = np.ones(len(sent), dtype=np.bool_)
         for begin, end in self._holes:

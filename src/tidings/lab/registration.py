@@ -1,4 +1,4 @@
-"""How long it takes to subscribe: all at once (a flash crowd), and until the first message (section 3.4.2).
+"""Measures the time to subscribe: all clients at once (a flash crowd), and until the first message (section 3.4.2).
 
 *Registration*: all subscriptions are sent together over many connections; the time until the last one is confirmed,
 with publishers at rest or sending messages that nobody wants as fast as the server takes them. *First message*: while
@@ -61,7 +61,7 @@ class _Asking:
     answers: Counter
 
     def write(self) -> bool:
-        """Whether something is left to write."""
+        """True if bytes are left to write."""
         self.output = self.output[self.socket.send(self.output) :]
         return bool(self.output)
 
@@ -73,7 +73,7 @@ class _Asking:
 def _until_confirmed(asking: Mapping[int, _Asking], count: int, sender: Sender | None) -> int:
     """Write all, read all; beside it publish, as long as the server takes it. How many were published?
 
-    Every byte is looked at once, and who waits sleeps: the generator must not be what takes the time.
+    Every byte is read once, and waiting threads sleep: the generator must not be what takes the time.
     """
     poller = select.epoll()
     for number in asking:

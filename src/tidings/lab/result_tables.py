@@ -1,4 +1,4 @@
-"""What the pipeline made of measurements (`tidings pipeline measure`), for the same report as one's own segments.
+"""Reads the pipeline's tables of measurements (`tidings pipeline measure`) for the report that local segments get.
 
 The tables are Parquet files and a manifest that names them (docs/pipeline.md); no Spark is needed to read them.
 Durations, of registration and the like, are in no table of the pipeline: they are in segments only.
@@ -64,7 +64,7 @@ def _rows(root: Path, table: str) -> list[dict[str, Any]]:
     """Of a table as its newest manifest says it is."""
     manifests = sorted((root / table).glob("manifest-????????.json"))
     if not manifests:
-        raise refuse(f"there is no table {table} in {root}: tidings pipeline measure makes it", "E_LAB_TABLES")
+        raise refuse(f"no table {table} in {root}; create it with: tidings pipeline measure", "E_LAB_TABLES")
     try:
         manifest = json.loads(manifests[-1].read_text())
         if (manifest["table"], manifest["version"]) != (table, VERSION):

@@ -1,4 +1,4 @@
-"""What experiments have found, read from the folder's segments: a mean over the runs that count, and how sure it is.
+"""Results of experiments, read from the folder's segments: mean over the valid runs, with a confidence interval.
 
 The Spark pipeline makes the same table of any amount of data (`tidings pipeline measure`); this reads what one machine
 has measured in an afternoon.
@@ -86,7 +86,7 @@ def read_results(folder: Path, experiment: str | None = None) -> list[PointResul
     runs = [row for row in read_rows(folder, RUNS) if experiment in (None, row["experiment"])]
     if not runs:
         what = f"of {experiment!r} " if experiment else ""
-        raise refuse(f"there are no runs {what}in {folder}: tidings lab run measures", "E_LAB_RESULTS")
+        raise refuse(f"no runs {what}in {folder}; measure with: tidings lab run", "E_LAB_RESULTS")
     samples: dict[str, list[dict[str, Any]]] = {}
     for row in read_rows(folder, SAMPLES):
         samples.setdefault(str(row["run"]), []).append(row)

@@ -54,7 +54,7 @@ class RunRules:
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """What the middle of a run says, and why it does not count, if so."""
+    """Result of the middle of a run, and the reason if the run is rejected."""
 
     seconds: float
     received_per_s: float
@@ -113,7 +113,7 @@ def judge(samples: Sequence[CounterSample], rules: RunRules, lost: float = 0) ->
 
 
 def titled(experiment: str, *, per_cpu_second: bool) -> str:
-    """What was measured on a busy machine is another experiment: its rates have another unit.
+    """A title apart for measurements on a busy machine: their rates have another unit.
 
     >>> titled("quick", per_cpu_second=True), titled("quick", per_cpu_second=False)
     ('quick --busy', 'quick')
@@ -139,7 +139,7 @@ def to_rows(run: str, source: str, samples: Iterable[CounterSample], start_ms: i
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a run found that is not read from those counters: metrics and values, in the order they were taken."""
+    """Values of a run that do not come from those counters, by metric, in the order of measurement."""
 
     found: list[tuple[str, float]]
 

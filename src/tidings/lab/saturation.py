@@ -22,7 +22,7 @@ from tidings.lab.workloads import Design
 
 SILENCE_S_MAX = 20.0  # a server that gives nothing for so long is stuck
 DRAIN_S_MAX = 2.0  # and if after the end nothing more comes for so long, what is still missing is lost
-SMALL = 50  # a large block is so many small ones, for servers that are slow
+SMALL = 50  # small blocks in a large one, for slow servers
 
 
 class SaturationWatch:
@@ -101,7 +101,7 @@ def _from(blocks: list[tuple[bytes, int]], share: float) -> list[tuple[bytes, in
 
 
 def blocks_of(wire: LoadProtocol, plans: Sequence[LoadPlan], size: int) -> list[tuple[bytes, int]]:
-    """The messages in turn, cut into blocks of so many."""
+    """The messages in turn, cut into blocks of this number."""
     if len(plans) == 1:
         return [(wire.block(plans[0], size), size)]
     ring = [wire.block(plan, 1) for plan in plans] * max(1, size // len(plans))

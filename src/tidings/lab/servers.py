@@ -159,7 +159,7 @@ class TidingsServer(Server):
         self.port = int(line)
 
     def counters(self) -> dict[str, int]:
-        """What its forwarding plane has counted since it started."""
+        """Counters of its forwarding plane since the start."""
         counts: dict[str, int] = json.loads(self._asked(signal.SIGUSR1))
         return counts
 

@@ -1,4 +1,4 @@
-"""How long a run lasts: warm-up until the server is steady, then until its rate is known well enough.
+"""Decides when a run ends: warm-up until the server is steady, then until its rate is known well enough.
 
 Both are rules over the counters read so far, with a least and a longest time each:
 

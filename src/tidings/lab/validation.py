@@ -121,7 +121,7 @@ class Validation:
         """Fitted to the calibration mixes alone."""
         points = [(mix, one) for mix in self._calibration for one in self._results("calibration", mix)]
         if not points:
-            raise refuse(f"there are no runs in {self._folder}: tidings lab validate measures", "E_LAB_RESULTS")
+            raise refuse(f"no runs in {self._folder}; measure with: tidings lab validate", "E_LAB_RESULTS")
         waking = [one.seconds["wake_s"].mean for _, one in points if "wake_s" in one.seconds]
         return replace(fit_costs([_work(mix, one) for mix, one in points]), t_wake=fmean(waking))
 

@@ -1,4 +1,4 @@
-"""How many messages may be on their way: as many as allowed, but no more than the server deals with in a moment.
+"""Limits the messages in flight to the allowed number, and to what the server processes in a moment.
 
 The same number for every server buries a slow one: 4000 messages for 320 receivers each are 1.3 million copies, half a
 minute of work that has to be waited for before and after every run. So the window begins small, doubles whenever all of

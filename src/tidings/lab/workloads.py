@@ -1,8 +1,8 @@
-"""What the clients do in each of the thesis's experiments (its chapter 3, and the joint grid of chapter 4).
+"""Workloads of the thesis's experiments (its chapter 3, and the joint grid of chapter 4).
 
-Each kind of experiment is a function from its parameters to a `Design`: who connects, subscribes to what and publishes
-what, how many copies of a message leave the server, and the load as the models of chapter 4 see it. Messages are sent
-in turn and are all of one size, so that the generator can count what comes back without reading it.
+Each kind of experiment is a function from its parameters to a `Design`: connections, subscriptions, publications,
+copies of a message that leave the server, and the load in terms of the models of chapter 4. Messages are sent in
+turn and are all of one size, so that the generator can count what comes back without reading it.
 
 >>> design = SETUPS["and"]({"components": 3, "mismatch": "late"}, "t")
 >>> design.setup.subscribers[1][0].selector
@@ -125,7 +125,7 @@ def _presence(given: WorkloadParameters, topic: str) -> Design:
 
 
 def _aggregation(given: WorkloadParameters, topic: str) -> Design:
-    """Section 3.4.1: 4096 subscriptions over so many connections. Our protocols and STOMP have no sessions between."""
+    """Section 3.4.1: 4096 subscriptions on a number of connections. The native protocol and STOMP have no sessions."""
     connections, publishers = given.number("connections", 64, 1, AGGREGATED), given.number("publishers", 1, 1, 1000)
     if AGGREGATED % connections:
         raise refuse(f"aggregation: {AGGREGATED} subscriptions do not divide into {connections}", "E_LAB_SETUP")
@@ -190,7 +190,7 @@ SETUPS: Mapping[str, Callable[[Parameters, str], Design]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What is asked of `registration`."""
+    """Parameters of `registration`."""
 
     subscriptions: int
     form: str
@@ -207,7 +207,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class FirstMessage:
-    """What is asked of `first-message`."""
+    """Parameters of `first-message`."""
 
     subscribers: int  # that come one after another
     groups: int
@@ -222,7 +222,7 @@ class FirstMessage:
 
 @dataclass(frozen=True, slots=True)
 class WaitingWorkload:
-    """What is asked of `waiting`: a mix at a rate; 0 is as fast as it goes."""
+    """Parameters of `waiting`: a mix at a rate; 0 is as fast as possible."""
 
     rate: int
     seconds: int

@@ -1,1 +1,1 @@
-"""Spark over what brokers, lab and simulator have recorded: tables, jobs, and the data source `tidings`."""
+"""Spark pipeline over the records of brokers, lab and simulator: tables, jobs, and the data source `tidings`."""

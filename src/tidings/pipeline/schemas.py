@@ -44,7 +44,7 @@ DAY_OF = {
 # Rows that are equal in these are copies of one; the one with the highest `count` holds, of a filter.
 KEYS = {
     "samples": ("run", "source", "ms", "metric", "labels"),
-    "runs": ("run", "started_ms"),  # two with one name are no copies: nobody could tell their samples apart
+    "runs": ("run", "started_ms"),  # two runs with one name are not duplicates: their samples cannot be told apart
     "histories": ("broker", "incarnation", "sequence", "kind", "origin", "peer"),
     "attachments": ("segment", "position"),
     "messages": ("id",),

@@ -6,7 +6,7 @@
 A run writes its partitions beside those that are there. The new manifest names the new folders for exactly the
 partitions that were computed and the old ones for all others, and appears under its name as a whole or not at all. So a
 run that was killed has changed nothing, and one that is repeated replaces what it computed before. What no manifest
-names any more is removed by the next run, except what the last one replaced: somebody may be reading it.
+names any more is removed by the next run, except what the last one replaced, which may still be read.
 
 Where a cluster has Delta or Iceberg, another class with these methods takes the place of `StoredTable`.
 """
@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 
 from tidings.errors import StoreError
 from tidings.model.tables import Table, Type
-from tidings.pipeline.schemas import DAY, spark_schema
+from tidings.pipeline.schemas import CLEAN, DAY, spark_schema
 from tidings.pipeline.storage_paths import StoragePath
 
 PART = "part"
@@ -88,7 +88,7 @@ class StoredTable:
         return spark.read.schema(schema).parquet(*(self.data.under(one).pattern for one in wanted))
 
     def folders(self, parts: list[str] | None = None) -> list[StoragePath]:
-        """Where its files are, for readers other than Spark."""
+        """The folders of its files, for readers other than Spark."""
         known = self.need().parts
         return [self.data.under(known[part].folder) for part in sorted(known) if parts is None or part in parts]
 
@@ -165,6 +165,10 @@ class StoredTable:
             wanted = f"{self.table.name} {self.table.version}"
             raise StoreError("E_STORE_VERSION", f"{place.uri} is of {made.table} {made.version}; this reads {wanted}")
         return made
+
+
+def clean_table(output: StoragePath, name: str) -> StoredTable:
+    return StoredTable(output.under("clean"), CLEAN[name], by_day=True)
 
 
 def _name(number: int) -> str:

@@ -1,6 +1,6 @@
 """Files by URI, the same on a disk and in an object store: what the driver and workers need beside Spark's own I/O.
 
->>> Place.of("s3a://bucket/tables").uri, Place.of("/data/x").under("y").uri
+>>> StoragePath.of("s3a://bucket/tables").uri, StoragePath.of("/data/x").under("y").uri
 ('s3a://bucket/tables', '/data/x/y')
 """
 
@@ -28,7 +28,7 @@ class StoragePath:
     def of(cls, uri: str | os.PathLike[str]) -> "StoragePath":
         text = os.fspath(uri).rstrip("/")
         if not text:
-            raise UsageError("E_PIPELINE_PLACE", "an input or output is a path or a URI, not nothing")
+            raise UsageError("E_PIPELINE_PLACE", "an input or output must be a path or a URI; it is empty")
         return cls(text if "://" in text else os.path.abspath(text))
 
     def under(self, *names: str) -> "StoragePath":
@@ -40,9 +40,9 @@ class StoragePath:
 
     @property
     def pattern(self) -> str:
-        """How Spark names it where it takes patterns: for reading.
+        """The path escaped for Spark's readers, which take patterns.
 
-        >>> Place.of("/data/[old]*").pattern
+        >>> StoragePath.of("/data/[old]*").pattern
         '/data/\\\\[old\\\\]\\\\*'
         """
         return re.sub(r"[\\\[\]{}*?]", r"\\\g<0>", self.uri)
@@ -67,7 +67,7 @@ class StoragePath:
             raise StoreError("E_STORE_IO", f"cannot read {self.uri}: {error}") from None
 
     def list(self, *, recursive: bool = False) -> list[tuple["StoragePath", int, int]]:
-        """What lies in a folder, hidden files apart: each with its size and time of change in ns; by name."""
+        """Lists a folder without hidden files, sorted by name: path, size, and time of change in ns."""
         system, path = self.open()
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
         visible = [one for one in found if not one.base_name.startswith((".", "_"))]

@@ -32,7 +32,7 @@ class SegmentArchive:
     None for memory.
 
     A segment is checked against its checksum when a filter is first read from it. A damaged one is left out and named
-    in `damaged`, and as nobody knows what was in it, the archive counts as incomplete for everything older.
+    in `damaged`, and as its content is unknown, the archive counts as incomplete for everything older.
     """
 
     def __init__(self, root: Path, catalog: Path | None = None) -> None:
@@ -60,7 +60,7 @@ class SegmentArchive:
 
     @property
     def hindrance(self) -> str | None:
-        """Why the catalogue is not in its file."""
+        """The reason why the catalogue is not in its file."""
         return self._catalog.hindrance
 
     def retake(self) -> None:
@@ -68,7 +68,7 @@ class SegmentArchive:
         self._catalog.retake()
 
     def _mending(self, work: Callable[[], None]) -> None:
-        """What is done to the catalogue; if that fails, all it should list is found in the directory."""
+        """Runs an operation on the catalogue; if it fails, the catalogue is rebuilt from the directory."""
         try:
             work()
         except sqlite3.Error as error:

@@ -22,7 +22,7 @@ RUN_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What it was and what it is now."""
+    """Sizes before and after a compaction."""
 
     segments_before: int = 0
     segments_after: int = 0

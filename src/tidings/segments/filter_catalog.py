@@ -1,12 +1,12 @@
-"""Which stored filters cover this moment, and where do they lie? A table in SQLite that can be made anew at any time.
+"""Catalogue of stored filters by the time they cover: a SQLite table of their places that can be rebuilt at any time.
 
 Weeks of histories are millions of filters: too many to hold an object each, and too many to read again at each start.
 The catalogue keeps a row for each, without its bits. Like `tracking.time_index` it puts ranges on levels by length, so
 that a question looks at those that can hold the moment and not at all that began before it. Of a filter that was stored
 several times while it grew only the last copy is listed; a segment of which nothing is listed is *superseded*.
 
-Because it can be made anew, nothing that befalls its file is a reason to stop: where the disk takes nothing the
-catalogue goes on in memory, until `retake` finds that there is room again, or the next process does.
+Because it can be rebuilt, no failure of its file stops the broker: on a full disk the catalogue goes on in memory,
+until `retake` finds that there is room again, or the next process does.
 """
 
 import sqlite3
@@ -111,7 +111,7 @@ class FilterCatalog:
         self._database = memory
 
     def retake(self) -> None:
-        """If it is in memory for want of a disk that takes it, try whether that is over."""
+        """Moves a catalogue that is in memory because of a disk failure back to its file, if that works again."""
         if self._path is None or self.hindrance is None:
             return
         new = self._path.with_name(self._path.name + ".new")
@@ -148,7 +148,7 @@ class FilterCatalog:
         return [name for (name,) in self._database.execute("SELECT name FROM segments WHERE live = 0")]
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
-        """When each incarnation of a broker last stored something."""
+        """The time of the last entry that each incarnation of a broker stored."""
         return dict(self._database.execute("SELECT incarnation, ms FROM stored WHERE broker = ?", (broker,)))
 
     def find(self, broker: int, key: Key, moment: int) -> list[FilterLocation]:
@@ -278,7 +278,7 @@ def _connect(path: Path | None) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = OFF")
         ((version,),) = database.execute("PRAGMA user_version").fetchall()
         if version not in (0, VERSION):
-            raise sqlite3.DatabaseError("of another version")
+            raise sqlite3.DatabaseError("catalogue of another version")
         database.executescript(_SCHEMA)
         if version != VERSION:  # a full disk takes not even this
             database.execute(f"PRAGMA user_version = {VERSION}")

@@ -1,4 +1,4 @@
-"""How filters lie in a segment: in groups of rows, of which a query reads one to get at one filter.
+"""Layout of filters in a segment: groups of rows, of which a query reads one to get at one filter.
 
 A filter that several histories have in common is written once for those in the same group. Full Bloom filters are as
 good as random, so a segment in which most filters are full is kept as it is; what stands beside such filters is not

@@ -1,11 +1,11 @@
-"""What a broker has recorded, on disk: segments of histories and attachments, the archive over them, retention.
+"""A broker's records on disk: segments of histories and attachments, the archive over them, retention.
 
     <root>/histories/…parquet   <root>/attachments/…parquet   <root>/catalog.db   <root>/lock   <root>/era-…
 
-Changes of attachments are written before the histories that were given with them or after them, so a stored filter
+Changes of attachments are written before the histories that came with them or after them, so a stored filter
 never names a subscriber that the attachment map does not know. Copies of filters that have grown since are deleted once
 the later copy is on disk. A full disk keeps no broker from running: what cannot be written is for later, and that it
-ran is said in a way that takes no room (`era_signs`). All calls come from one thread.
+ran is recorded in a way that takes no space (`run_markers`). All calls come from one thread.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from tidings.tracking.recording.attachments import Attachment, AttachmentKind, r
 from tidings.tracking.recording.history import HistoryEntry
 
 CATALOG, LOCK = "catalog.db", "lock"
-ATTACHMENT_SEGMENTS_MAX = 64  # beyond so many, they are written as one
+ATTACHMENT_SEGMENTS_MAX = 64  # above this number, they are written as one
 FRESH_SEGMENTS_MAX = 4
 
 
@@ -32,7 +32,7 @@ class HistoryStore:
     def __init__(
         self, root: Path, broker: int, retention: SegmentRetention | None = None, attachments_max: int | None = None
     ) -> None:
-        """`attachments_max`: of those that have gone, so many are kept; None: all."""
+        """`attachments_max`: the number of detached subscribers that are kept; None: all."""
         self._root, self._broker, self._retention = root, broker, retention or SegmentRetention()
         self._attachments_max = attachments_max
         self._lock = lock(root)
@@ -66,11 +66,13 @@ class HistoryStore:
         return [*past, *self._owed], self.archive.stored_ms(self._broker)
 
     def sign(self, era: Attachment) -> None:
-        """This era could not be stored: let at least those who come later know of it."""
+        """Leaves a marker for an era that could not be stored, so that later processes know of it."""
         try:
             run_markers.sign(self._root, self._broker, era)
         except OSError as error:
-            raise StoreError("E_STORE_IO", f"cannot say in {self._root} that this process has begun: {error}") from None
+            raise StoreError(
+                "E_STORE_IO", f"cannot record the start of this process in {self._root}: {error}"
+            ) from None
 
     def append(self, changes: Sequence[Attachment], entries: Sequence[HistoryEntry], now_ms: int) -> None:
         """On disk when it returns; a StoreError if not all of it is. To be given again then: twice does no harm."""
@@ -109,7 +111,7 @@ class HistoryStore:
             self._rewrite_attachments(now_ms)
 
     def _rewrite_attachments(self, now_ms: int) -> None:
-        """As one segment, without those that nobody can ask about, or that are too many."""
+        """Rewrites them as one segment, without those that are too old to be asked about or above the limit."""
         self._set_damaged_aside(now_ms)
         changes, old = read_attachments(self._root, self._broker), segments(self._root, ATTACHMENTS)
         if self._attachments_max is not None:

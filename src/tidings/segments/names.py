@@ -1,9 +1,9 @@
-"""Names of segments: when, by whom, which, and the checksum of what is in it.
+"""Names of segments: time, writer, sequence number and checksum of the content.
 
     <root>/<table>/<created ms, 13 digits>-<writer>-<sequence, 8 digits>-<crc32, 8 hex digits>.parquet
 
 Names sort by time, so age is known without opening anything. The checksum covers the whole file, footer included, which
-Parquet's own page checksums do not. A file that is being written begins with a dot: nobody lists it, Spark neither.
+Parquet's own page checksums do not. A file that is being written begins with a dot: listings leave it out, Spark's too.
 
 >>> name = SegmentName(created_ms=1_762_000_000_123, writer="b3.17", sequence=4, crc32=0xDEADBEEF)
 >>> str(name), SegmentName.parse(str(name)) == name
@@ -39,5 +39,7 @@ class SegmentName:
 
 def check_writer(writer: str) -> str:
     if not re.fullmatch(_WRITER, writer):
-        raise UsageError("E_SEGMENT_WRITER", f"{writer!r} is not 1 to 64 letters, digits, dots and underscores")
+        raise UsageError(
+            "E_SEGMENT_WRITER", f"a writer's name must be 1 to 64 letters, digits, dots and underscores, not {writer!r}"
+        )
     return writer

@@ -1,8 +1,8 @@
 """Reading segments: listed by time, checked before they are believed.
 
-What is wrong with a segment is a StoreError that names it: E_STORE_DAMAGED for bytes that are not those written (an
-empty or truncated file too, or something that cannot be read at all), E_STORE_VERSION for another table or a version
-this code does not know; E_STORE_IO for one that is gone, or that this process lacks the means to open.
+Errors are StoreErrors that name the segment: E_STORE_DAMAGED for bytes that differ from those written (an empty or
+truncated file too, or one that cannot be read at all), E_STORE_VERSION for another table or an unknown version,
+E_STORE_IO for one that was deleted, or that this process lacks the means to open.
 """
 
 import errno
@@ -38,7 +38,7 @@ class Segment:
 
 
 def segments(root: Path, table: Table) -> list[Segment]:
-    """Of one table, oldest first. A table nobody has written to has none."""
+    """Segments of one table, oldest first; none if nothing was written to it."""
     directory = root / table.name
     if not directory.is_dir():
         return []
@@ -62,7 +62,7 @@ def open_segment(segment: Segment, table: Table, *, verified: bool = False) -> "
 
 
 def open_bytes(data: bytes, name: SegmentName, where: str, table: Table) -> "pq.ParquetFile":
-    """The same for a segment that somebody else has read; `where` is named in errors."""
+    """The same for bytes that were read already; `where` is named in errors."""
     if not data:
         raise StoreError("E_STORE_DAMAGED", f"{where} is empty")
     if zlib.crc32(data) != name.crc32:
@@ -78,7 +78,7 @@ def _opened(source: "Path | pa.BufferReader", where: str, table: Table) -> "pq.P
     except FileNotFoundError as error:
         raise StoreError("E_STORE_IO", f"cannot read {where}: {error}") from None
     except _unreadable() as error:
-        raise StoreError("E_STORE_DAMAGED", f"{where} is no Parquet file: {error}") from None
+        raise StoreError("E_STORE_DAMAGED", f"{where} is not a Parquet file: {error}") from None
     return file
 
 
@@ -89,7 +89,7 @@ def read_segment(segment: Segment, table: Table, columns: list[str] | None = Non
 def read_columns(file: "pq.ParquetFile", where: str, columns: list[str] | None = None) -> "pa.Table":
     """Of one that was opened; `where` is named in errors."""
     try:
-        # One thread: segments are small, and whoever reads them may fork, which Arrow's threads do not outlive well.
+        # One thread: segments are small, and the reading process may fork, which Arrow's threads do not survive well.
         return file.read(columns=columns, use_threads=False)
     except _unreadable() as error:
         raise StoreError("E_STORE_DAMAGED", f"{where}: {error}") from None

@@ -1,9 +1,9 @@
-"""How long segments stay: whole segments go, oldest first, when they are too old or all of them are too large.
+"""Retention of segments: deletes whole segments, oldest first, when they are too old or their total size is too large.
 
-Before the first one goes a file says up to when: whoever asks about an older time must not take "it is not here" for
-"it was not". There is one for each writer, `since-b3` for broker 3, so that folders of several brokers can be copied
-together; one that is called `since` alone speaks of all. It is there from the beginning and always of one length, so
-that a full disk, which takes no new file, still lets go of old ones.
+Before the first is deleted a file records up to which time: for an older time "not found" must not be taken for "did
+not happen". There is one for each writer, `since-b3` for broker 3, so that folders of several brokers can be copied
+together; a file named `since` alone is valid for all. It exists from the start and always has the same length, so that
+old segments can be deleted on a full disk, which takes no new file.
 """
 
 import errno
@@ -31,11 +31,11 @@ class SegmentRetention:
 
     def __post_init__(self) -> None:
         if (self.age_ms_max or 0) < 0 or (self.bytes_max or 0) < 0:
-            raise UsageError("E_SEGMENT_RETENTION", "a limit is not negative")
+            raise UsageError("E_SEGMENT_RETENTION", "a limit must not be negative")
 
 
 def expired(found: list[tuple[Segment, int]], retention: SegmentRetention, now_ms: int) -> list[Segment]:
-    """Which of some segments, with their sizes and oldest first, have to go."""
+    """Selects the segments that have to be deleted; they are given with their sizes, oldest first."""
     total = sum(size for _, size in found)
     gone = []
     for segment, size in found:
@@ -71,7 +71,7 @@ def marked_writer(name: str) -> str | None:
 
 
 def marked_ms(data: bytes, where: str) -> int:
-    """What such a file says."""
+    """The time recorded in such a file."""
     try:
         return int(data)
     except ValueError as error:
@@ -79,7 +79,7 @@ def marked_ms(data: bytes, where: str) -> int:
 
 
 def since_ms(root: Path, table: Table) -> int:
-    """What is older than this may have been deleted, by any writer; 0: nothing was."""
+    """The time before which segments of any writer may have been deleted; 0: none were."""
     directory = root / table.name
     if not directory.is_dir():
         return 0

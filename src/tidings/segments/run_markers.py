@@ -1,8 +1,8 @@
-"""That a process has begun, said on a disk that takes nothing.
+"""Markers of a started process on a full disk.
 
-An era is stored as an attachment, and if it is not, a later process believes that nobody ran: asked about a message of
-that time it would say "absent" where it must say "unknown". So until the era is stored an empty file says all there is
-to know of it by its name; a name takes no room where most file systems have none left for data.
+An era is stored as an attachment, and if it is not, a later process believes that no broker ran: asked about a message
+of that time it would answer "absent" instead of "unknown". So until the era is stored an empty file holds all its data
+in its name; a name takes no space on most file systems that have none left for data.
 
     <root>/era-<broker>-<ms>-<incarnation>-<strategy>
 """

@@ -54,7 +54,7 @@ class SegmentWriter:
         return self.append_columns(columns, now_ms)
 
     def append_columns(self, columns: Columns, now_ms: int) -> Path:
-        """The same for whoever has many rows at a time: the values of each column, as many as there are rows."""
+        """The same for many rows at a time, given as the values of each column."""
         sink = pa.BufferOutputStream()
         if self._table is HISTORIES:
             write_filters(_arrow(self._table, columns, without="data"), columns["data"], sink)
@@ -78,9 +78,9 @@ def _arrow(table: Table, columns: Columns, without: str = "") -> "pa.Table":
         raise UsageError("E_SEGMENT_ROW", f"not a row of {table.name}: {error}") from None
     for field, column in zip(schema, made.columns, strict=True):
         if column.null_count and not field.nullable:
-            raise UsageError("E_SEGMENT_ROW", f"not a row of {table.name}: {field.name} is never null")
+            raise UsageError("E_SEGMENT_ROW", f"not a row of {table.name}: {field.name} must not be null")
     if not made.num_rows:
-        raise UsageError("E_SEGMENT_EMPTY", "a segment has at least one row")
+        raise UsageError("E_SEGMENT_EMPTY", "a segment must have at least one row")
     return made
 
 
@@ -109,7 +109,7 @@ def _publish(data: "pa.Buffer", path: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # hardly read again: others need the memory
         os.link(temporary, path)
     finally:
-        temporary.unlink()  # on a full disk too: what was written in vain takes room
+        temporary.unlink()  # on a full disk too: an incomplete file takes space
     sync_directory(path.parent)
 
 
@@ -121,7 +121,7 @@ def _do(what: str, work: Callable[[], object]) -> None:
     try:
         work()
     except FileExistsError:
-        raise StoreError("E_STORE_LOCKED", f"cannot {what}: another writer has that name") from None
+        raise StoreError("E_STORE_LOCKED", f"cannot {what}: another writer uses that name") from None
     except OSError as error:
         code = "E_STORE_FULL" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "E_STORE_IO"
         raise StoreError(code, f"cannot {what}: {error}") from None

@@ -16,12 +16,13 @@ from tidings.cli.demo.stage import Stage
 from tidings.errors import TidingsError, UsageError
 from tidings.model.codec import encode_message
 from tidings.model.tables import MESSAGES
-from tidings.pipeline import jobs
 from tidings.pipeline.config import load
+from tidings.pipeline.jobs.registry import JOBS, run_job
+from tidings.pipeline.run import JobRun, open_run
 from tidings.segments.writer import SegmentWriter
 
 LOG = "spark.log"
-JOBS = ("ingest", "trace", "replay", "measure", "fit", "report")
+STEPS = ("ingest", "trace", "replay", "measure", "fit", "report")
 
 
 def analyse(stage: Stage) -> None:
@@ -38,10 +39,10 @@ def analyse(stage: Stage) -> None:
         with (
             errors_to(stage.work / LOG),
             stage.console.status("Spark") as status,
-            jobs.opened(config, status.update, quick=True) as run,
+            open_run(config, status.update, quick=True) as run,
         ):
-            for job in JOBS:
-                if jobs.JOBS[job].ready(run):
+            for job in STEPS:
+                if JOBS[job].ready(run):
                     work(stage, run, job)
             matched = run.result("matches").read(run.spark).selectExpr("sum(matches)").collect()[0][0]
             traced = run.result("traces").read(run.spark).count()
@@ -80,10 +81,10 @@ def errors_to(path: Path) -> Iterator[None]:
         os.close(before)
 
 
-def work(stage: Stage, run: jobs.JobRun, job: str) -> None:
+def work(stage: Stage, run: JobRun, job: str) -> None:
     """One job, and a line about it: whoever watches sees that it goes on."""
     began = time.monotonic()
-    outcomes = list(jobs.work(run, job))
+    outcomes = list(run_job(run, job))
     made = ", ".join(f"{one.table} {one.rows:,}" for one in outcomes)
     skipped = sum(len(one.skipped) for one in outcomes)
     left_out = f" ({skipped} segments left out)" if skipped else ""

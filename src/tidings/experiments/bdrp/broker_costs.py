@@ -1,4 +1,4 @@
-"""What a message costs a broker's processor, fitted to real brokers, for brokers in virtual time.
+"""CPU time per message in a broker, fitted to real brokers, for brokers in virtual time.
 
 Processor time = received · a + arrived · b + copies · c + delivered · d: messages of clients, copies from other
 brokers, copies to them, deliveries to clients. `fit` finds a to d from what real brokers counted (real_network.py),
@@ -31,7 +31,7 @@ class Costs:
 
     @classmethod
     def from_json(cls, text: str, where: object) -> "Costs":
-        """What `tidings net experiment costs` wrote: all four, and nothing else."""
+        """Reads the output of `tidings net experiment costs`: all four costs, and nothing else."""
         data = parse_json(text, where, "E_COSTS")
         if not isinstance(data, dict) or set(data) != set(COUNTED):
             raise UsageError("E_COSTS", f"{where}: not an object with {', '.join(COUNTED)}")

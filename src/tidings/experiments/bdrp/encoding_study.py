@@ -1,4 +1,4 @@
-"""How precise is an encoding of interests, what does it cost, and which one suits a workload?
+"""Study of encodings of interests: precision, cost, and the choice for a workload.
 
 Every router has a predicate; a message should go to those whose predicate it matches. An encoding sends it to more,
 never to fewer. For each candidate: the routers it sends messages to against the exact number (`ratio`), the routers it
@@ -108,7 +108,7 @@ def study(
 
 
 def candidates_for(predicates: Sequence[Predicate], plain: float, graded: float) -> list[Candidate]:
-    """Vectors of different lengths, each with the best k for messages of so many elements, and sets of elements."""
+    """Vectors of several lengths, each with the best k for messages of `elements`, and sets of elements."""
     asked = _asked(predicates)
     found = [Candidate("vectors", bits, best_hashes(bits, plain, asked)) for bits in BITS]
     found.append(Candidate("elements"))

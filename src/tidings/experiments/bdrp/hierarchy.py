@@ -90,7 +90,7 @@ def layout(options: HierarchyOptions, levels: int) -> HierarchyLayout:
 
 
 def run(options: HierarchyOptions, levels: int) -> HierarchyResult:
-    """Without the collector of cycles: it would look through millions of records again and again, in vain."""
+    """Without the collector of cycles: it would scan millions of records repeatedly and find nothing."""
     gc.disable()
     try:
         return _run(options, levels)

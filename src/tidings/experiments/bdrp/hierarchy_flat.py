@@ -1,4 +1,4 @@
-"""What a flat network would need that is too large to be simulated, from a smaller one of the same make.
+"""Extrapolates a flat network that is too large to be simulated from a smaller one of the same kind.
 
 Everybody keeps what everybody says: rows and routes grow with the number of the others. A flood crosses every link,
 about once in each direction; to start, everyone floods once: messages and bytes grow with brokers times links, those

@@ -42,7 +42,7 @@ class LargeNetworkPoint:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What all points of a run share."""
+    """Parameters that all points of a run share."""
 
     rate: float  # messages a second, all clients together
     seconds: float

@@ -1,4 +1,4 @@
-"""What a run of the scale-out with real brokers found: second by second, in sums, and what it was limited by.
+"""Results of a run of the scale-out with real brokers: by second, in total, and the limiting resource.
 
 Bytes on links are set against the least possible twice. `frames` and `all` divide what frames with messages took, and
 what interfaces counted with every header, acknowledgement and heartbeat, by the bytes of the messages on shortest-path
@@ -26,7 +26,7 @@ OTHERS = 0.3  # processors that others take
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What happened in one second of a run."""
+    """Counters of one second of a run."""
 
     at: int
     sent: int

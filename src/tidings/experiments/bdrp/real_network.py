@@ -93,7 +93,7 @@ def measure(brokers: int, variant: str, profile: Sequence[Stretch], seed: int = 
 
 
 class _Watch:
-    """What links have carried and processes have taken, second by second from the beginning."""
+    """Traffic of links and CPU time of processes, by second from the beginning."""
 
     def __init__(self, plan: AddressPlan, brokers: Sequence[LoadedProcess], clients: Sequence[LoadedProcess]) -> None:
         self._plan, self._brokers, self._clients = plan, brokers, clients
@@ -195,12 +195,12 @@ class _Tidings:
         return [{**one["plane"], **one["counts"], "cpu_seconds": one["cpu_seconds"]} for one in seen]
 
     def _statuses(self) -> list[dict[str, Any]]:
-        """What each member sees; empty for one that does not say."""
+        """The status of each member; empty for one that does not answer."""
         return [member.status(self._plan.namespace(member.name)) or {} for member in self._members]
 
 
 class _ActiveMq:
-    """Where there are cycles its topics deliver messages several times: a tree (node to predecessor) avoids them."""
+    """With cycles its topics deliver messages several times: a tree (node to predecessor) avoids them."""
 
     def __init__(self, stack: ExitStack, plan: AddressPlan, folder: Path, tree: Mapping[Node, Node] | None) -> None:
         self._stack, self._plan, self._folder = stack, plan, folder
@@ -244,7 +244,7 @@ def _wait(condition: Callable[[], bool], what: str, running: Iterable[LoadedProc
             if process.running.poll():
                 raise TidingsError("E_EXPERIMENT", f"a process failed before {what}: {process.last_words()}")
         if time.monotonic() > deadline:
-            raise TidingsError("E_EXPERIMENT", f"waited {WAIT_SECONDS:g} s in vain until {what}")
+            raise TidingsError("E_EXPERIMENT", f"timed out after {WAIT_SECONDS:g} s waiting until {what}")
         time.sleep(0.2)
 
 

@@ -32,7 +32,7 @@ from tidings.sim.brokers import Brokers
 from tidings.sim.client import SimClient
 
 CLIENTS, SUBSCRIPTIONS = 80, 20
-# So many names of attributes that a message matches about 5 % of the clients, as in the paper.
+# With this number of attribute names a message matches about 5 % of the clients, as in the paper.
 STRINGS, INTEGERS = 105, 70
 BANDWIDTH_BYTES_S, LATENCY_MS = 1_000_000.0, 5.0
 SETTLE_MS, DRAIN_MS = 4000.0, 200.0
@@ -47,7 +47,7 @@ VARIANTS = {
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutSetup:
-    """What may be varied; the defaults are the paper's comparison runs."""
+    """Parameters; the defaults are the paper's comparison runs."""
 
     brokers: int = 8
     clients: int = CLIENTS
@@ -83,7 +83,7 @@ def workload(seed: int) -> Workload:
 
 
 class Truth:
-    """Where the clients are, what they want, and what it would take at least to bring it to them."""
+    """Places and interests of the clients, and the least traffic that serves them."""
 
     def __init__(self, graph: Graph, seed: int, setup: ScaleOutSetup | None = None) -> None:
         setup = setup or ScaleOutSetup()

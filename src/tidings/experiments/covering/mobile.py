@@ -60,7 +60,7 @@ class MobileResult:
     events: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    ended_ms: int = 0  # by the clock on the wall; 0: not noted
+    ended_ms: int = 0  # wall clock; 0: not noted
 
 
 def tiers() -> tuple[Graph, dict[int, int], dict[int, list[int]]]:
@@ -85,7 +85,7 @@ def tiers() -> tuple[Graph, dict[int, int], dict[int, list[int]]]:
 
 
 def around(x: int, y: int, sight: int) -> Predicate:
-    """What a player there sees: squares of one size, so none covers another."""
+    """The square that a player there sees: all have one size, so none covers another."""
     spans = (("x", x), ("y", y))
     lower = [Constraint(name, Op.GE, low) for name, low in spans]
     return Predicate.of(*lower, *(Constraint(name, Op.LE, low + sight) for name, low in spans))

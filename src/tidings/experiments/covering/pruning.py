@@ -91,7 +91,7 @@ class PruningResult:
     events: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    ended_ms: int = 0  # by the clock on the wall; 0: not noted
+    ended_ms: int = 0  # wall clock; 0: not noted
 
 
 class _Experiment:

@@ -1,4 +1,4 @@
-"""What runs of the pruning experiments found, as rows of the table `simulations`, which Spark reads.
+"""Converts results of the pruning experiments to rows of the table `simulations`, which Spark reads.
 
 Time series have the virtual time of their samples, everything else that of the run's end. Numbers of one broker have
 its number, those of a tier a label.

@@ -1,4 +1,4 @@
-"""What the experiments on pruning are made of: the 55 brokers, and subscriptions that cover each other.
+"""Set-up of the experiments on pruning: the 55 brokers, and subscriptions that cover each other.
 
     A ─ B ─ C ─ D ─ E      core: 1 to 5; the publishers' three edge brokers, 24 to 26, are under E
     │   │   │   │   │
@@ -81,7 +81,7 @@ def of_class(name: str, low: int = 0, high: int = X_MAX) -> Predicate:
 
 
 def families(count: int, number: int, degree: int, rng: Random, clustered: bool) -> list[SubscriptionSet]:
-    """`count` subscriptions of so many families, in a random order."""
+    """`count` subscriptions of this number of families, in a random order."""
     regions = clusters(rng) if clustered else [list(SUBSCRIBERS)]
     found: list[SubscriptionSet] = []
     for family in range(number):
@@ -100,5 +100,5 @@ def families(count: int, number: int, degree: int, rng: Random, clustered: bool)
 
 
 def popular_x(rng: Random) -> int:
-    """What is published lies mostly in the middle, where most of a family wants it."""
+    """A published value: mostly in the middle, where most subscriptions of a family match."""
     return min(X_MAX, max(0, round(rng.gauss(0.5, 0.15) * X_MAX)))

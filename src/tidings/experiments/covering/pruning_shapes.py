@@ -1,4 +1,4 @@
-"""What the pruning paper found, as statements about the results of an experiment: which of them do not hold."""
+"""The findings of the pruning paper as statements about results; returns those that do not hold."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise

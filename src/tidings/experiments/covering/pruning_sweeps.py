@@ -1,4 +1,4 @@
-"""Which runs the experiments on pruning consist of, and what is kept of each: a sweep that was broken off goes on.
+"""The runs of the experiments on pruning, and their stored results: an interrupted sweep continues.
 
 A sweep is a table of runs: for each setting one run of each policy, all with the same seed. What a run found is kept in
 a file of its own, named after its options; the same run is not done twice in the same folder.
@@ -121,7 +121,7 @@ def _digest(options: AnyOptions) -> str:
 
 
 def _read(options: AnyOptions, kept: dict[str, Any]) -> AnyResult:
-    """What JSON has changed is put right: tuples became lists, and the keys of tiers text."""
+    """Restores what JSON changes: tuples became lists, and the keys of tiers text."""
     for series in {"queues", "tables"} & kept.keys():
         kept[series] = [tuple(one) for one in kept[series]]
     kept["options"] = options

@@ -199,7 +199,7 @@ class _Run:
         deadline = time.monotonic() + WAIT_SECONDS
         while not condition():
             if time.monotonic() > deadline:
-                raise TidingsError("E_EXPERIMENT", f"waited {WAIT_SECONDS:g} s in vain until {what}")
+                raise TidingsError("E_EXPERIMENT", f"timed out after {WAIT_SECONDS:g} s waiting until {what}")
             await asyncio.sleep(0.2)
 
 
@@ -208,7 +208,7 @@ def _control(seen: dict[str, Any]) -> int:
 
 
 def _calm(timeline: list[tuple[float, int, int]], samples: int = 8) -> bool:
-    """Whether the last samples are alike."""
+    """True if the last samples are alike."""
     return len(timeline) >= samples and len({control for _, control, _ in timeline[-samples:]}) == 1
 
 

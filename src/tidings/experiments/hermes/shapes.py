@@ -45,7 +45,7 @@ def distribution(points: Iterable[HermesPoint], system: str) -> Counter[int]:
 
 
 def broken_shapes(experiment: str, points: Sequence[HermesPoint]) -> list[str]:
-    """What the paper found and these points do not show."""
+    """The findings of the paper that these points do not show."""
     found = curves(points)
     checks = _e3(points) if experiment == "e3" else _CHECKS[experiment](found)
     return [f"{experiment}: {text}" for text, holds in checks.items() if not holds]

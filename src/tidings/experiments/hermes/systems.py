@@ -49,7 +49,7 @@ QUIET = HermesOptions(refresh_ms=1e12, lifetime_ms=1e15, settle_ms=1e12)  # noth
 
 @dataclass(slots=True)
 class Trip:
-    """Where one event went: the links it crossed, in order, and how many subscriptions got it where."""
+    """Path of one event: the links it crossed, in order, and the number of subscriptions that got it at each broker."""
 
     source: int
     links: list[tuple[int, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Where the experiments on Hermes take place: a transit-stub network, brokers on its hosts, overlays between them.
+"""Set-up of the experiments on Hermes: a transit-stub network, brokers on its hosts, overlays between them.
 
 One world belongs to a seed; all systems that are compared live in it. Brokers are numbered from 0 in the order in which
 they joined. Clients are drawn one after the other, so the first hundred of five thousand are the same as of a hundred.
@@ -57,7 +57,7 @@ class HermesWorld:
 
     @cached_property
     def pan_graph(self) -> Graph:
-        """The neighbour relation of Pan: who is in whose tables."""
+        """The neighbour relation of Pan: the entries of each broker's tables."""
         graph = Graph()
         network = self.pan()
         for router, node in network.nodes.items():

@@ -44,10 +44,10 @@ class Tracking:
     ) -> None:
         self._plane, self._outbox, self._network = plane, outbox, network
         self.skew_ms = settings.skew_ms  # T_s
-        self._books = settings.kernel_books(broker, incarnation)
-        if self._books is not None:
-            plane.use_tracker(self._books.tracker)
-        self.recorder = Recorder(broker, settings, incarnation, self._books)
+        self._backend = settings.kernel_backend(broker, incarnation)
+        if self._backend is not None:
+            plane.use_tracker(self._backend.tracker)
+        self.recorder = Recorder(broker, settings, incarnation, self._backend)
         self.tracing = Tracing(broker, None if network is None else network.letters, self._inquire, outbox.answer)
         self._names: dict[int, str] = {}  # of connections with subscriptions
         self._sinks: Counter[int] = Counter()  # how many each of them has
@@ -74,7 +74,7 @@ class Tracking:
                 self._record(now_ms, self._network.scheme_forwarding.take_passed())
             for source, payload in self._network.letters.take():
                 self.tracing.letter(now_ms, source, payload)
-        if self._books is not None:
+        if self._backend is not None:
             for added, connection in direct:
                 effects += self._subscribed(now_ms, connection, clients.get(connection), added)
             for added, mailbox in mailboxes:
@@ -87,19 +87,19 @@ class Tracking:
 
     def _record(self, now_ms: int, passed: list[tuple[bytes, Router | None]]) -> None:
         """What a scheme has carried, which the plane knows nothing of."""
-        if self._books is None:
+        if self._backend is None:
             return
         for id, to in passed:
             kind, peer = (HistoryKind.ROUTE, "") if to is None else (HistoryKind.FORWARD, str(to))
-            self._books.add(kind, peer, id, now_ms)
+            self._backend.add(kind, peer, id, now_ms)
 
     def delivered(self, now_ms: int, mailbox: Mailbox, messages: list[bytes]) -> None:
         """Given out to a consumer."""
-        if self._books is None:
+        if self._backend is None:
             return
         name = self._names.get(_owner(mailbox), "") if mailbox.kind is MailboxKind.PRIVATE else mailbox.name
         if name in self._attached:
-            self._books.add(HistoryKind.DELIVER, name, b"".join(message[ID] for message in messages), now_ms)
+            self._backend.add(HistoryKind.DELIVER, name, b"".join(message[ID] for message in messages), now_ms)
 
     def tick(self, now_ms: int) -> None:
         """A few times a second: what is full or due, and questions that nobody answers."""
@@ -118,14 +118,14 @@ class Tracking:
 
     def _subscribed(self, now_ms: int, connection: int, client: Connection | None, added: bool) -> list[Effect]:
         """One subscription of a client more, or one fewer."""
-        assert self._books is not None
+        assert self._backend is not None
         if added and client is not None:
             self._sinks[connection] += 1
             if self._sinks[connection] > 1:
                 return []
             name = self._names[connection] = subscriber_name(client)
             effects = self._change(now_ms, name, True)
-            self._plane.set_subscriber(connection, self._books.number(name))
+            self._plane.set_subscriber(connection, self._backend.number(name))
             return effects
         if connection not in self._names:
             return []

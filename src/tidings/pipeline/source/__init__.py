@@ -4,7 +4,7 @@
     spark.readStream.format("tidings").options(url=…, subscription="audit", destination="ticks.>").load()
     rows.write.format("tidings").options(url=…, destination="alerts").mode("append").save()
 
-Spark finds it by itself, through the package `pyspark_tidings`. docs/pipeline.md lists the options.
+Spark finds it through the package `pyspark_tidings`. docs/pipeline.md lists the options.
 """
 
 import sys
@@ -55,7 +55,7 @@ class TidingsSource(DataSource):
 
 
 def _pushing() -> bool:
-    """Whether Spark plans this read with push-down: then the worker that does so calls us."""
+    """Reports whether Spark plans this read with push-down: then the caller is its planning worker."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if str(frame.f_globals.get("__file__", "")).endswith(_PUSHDOWN_WORKER):

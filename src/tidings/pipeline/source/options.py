@@ -1,4 +1,4 @@
-"""What a read or write is told. Names are as Spark hands them over: without regard to case."""
+"""Options of reads and writes. Spark passes names without regard to case."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """How to reach the broker."""
+    """Address and credentials of the broker."""
 
     url: str
     user: str = ""
@@ -23,7 +23,7 @@ class BrokerAccess:
         return sync.connect(self.url, user=self.user, password=self.password)
 
     def __repr__(self) -> str:
-        return f"Access({self.url!r}, {self.user!r})"
+        return f"BrokerAccess({self.url!r}, {self.user!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ReadOptions:
     start: int = 0  # offsets above this one
     end: int = 0  # and up to this one; 0: up to the last there is
     partitions: int = PARTITIONS
-    batch_messages: int = 0  # at most so many in a micro-batch; 0: all there are
+    batch_messages: int = 0  # at most this many in a micro-batch; 0: no limit
     fail_on_loss: bool = True
     release: bool = True  # what a stream has committed may be forgotten by the broker
 

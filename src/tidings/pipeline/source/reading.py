@@ -67,7 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         RowMaker(schema)
         self._client: sync.Client | None = None
         self._until: int | None = None  # a run of what is available now ends here
-        self._stale: int | None = None  # an offset from before the broker began anew
+        self._stale: int | None = None  # an offset from before the broker lost its data
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._until = self._kept().range()[1]
@@ -82,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = begun
         if at < first and self.options.fail_on_loss:
             raise loss(f"offsets {at + 1} to {first} of {self.options.subscription!r} are gone")
-        if last < at and at > self.options.start:  # it has begun anew, and gives out offsets that it gave out before
+        if last < at and at > self.options.start:  # the broker lost its data, and assigns offsets again
             if self.options.fail_on_loss:
                 raise loss(f"{self.options.subscription!r} ends at offset {last}, but was read up to {at}")
             at, self._stale = 0, begun
@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         done = int(end["offset"])
-        # Before the first batch of a broker that began anew Spark commits the last one of the old: not its messages.
+        # Before the first batch of a broker that lost its data Spark commits the last one of the old: not its messages.
         if self.options.release and done != self._stale and done <= self._kept().range()[1]:
             self._kept().release(done)
 
@@ -128,11 +128,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def loss(reason: str) -> UsageError:
-    return UsageError("E_SOURCE_LOSS", f"{reason}; failOnDataLoss=false goes on with what there is")
+    return UsageError("E_SOURCE_LOSS", f"{reason}; set failOnDataLoss=false to continue with what is left")
 
 
 def prepared(client: sync.Client, options: ReadOptions) -> sync.RetainedSubscription:
-    """What is to be read; made now if it is not there, and a destination says of what."""
+    """The retained subscription to read; created if it does not exist and a destination is set."""
     if not options.destination:
         return client.retained(options.subscription)
     try:
@@ -157,8 +157,10 @@ def beginning(kept: sync.RetainedSubscription, after: int) -> int:
 def ranges(start: int, end: int, count: int) -> list[InputPartition]:
     """At least one: without any Spark asks for a partition that is none.
 
-    >>> ranges(10, 15, 2), ranges(5, 5, 2), ranges(9, 5, 2)
-    ([Range(start=10, end=12), Range(start=12, end=15)], [Range(start=5, end=5)], [Range(start=9, end=9)])
+    >>> [(one.start, one.end) for one in ranges(10, 15, 2)]
+    [(10, 12), (12, 15)]
+    >>> ranges(5, 5, 2), ranges(9, 5, 2)
+    ([OffsetRange(start=5, end=5)], [OffsetRange(start=9, end=9)])
     """
     size = max(0, end - start)
     count = max(1, min(count, size))
@@ -166,7 +168,7 @@ def ranges(start: int, end: int, count: int) -> list[InputPartition]:
 
 
 def read_range(options: ReadOptions, schema: StructType, asked: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """On a worker."""
+    """Runs on a worker."""
     maker = RowMaker(schema)
     waiting: list[tuple[int, Message]] = []
     with options.access.connect() as client:

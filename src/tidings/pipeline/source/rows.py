@@ -118,7 +118,7 @@ def _cell(field: t.StructField) -> Cell:
 
 
 def _fitting(field: t.StructField) -> Callable[[Value | None], Any]:
-    """What a column of this type makes of an attribute."""
+    """The conversion of attributes to this column's type; None for values that do not fit."""
     kind = field.dataType
     if isinstance(kind, t.StringType):
         return lambda value: value if isinstance(value, str) else None

@@ -49,7 +49,7 @@ def to_svg(path: Path) -> str:
 
 
 def _layout(path: Path) -> tuple[dict[int, _Spot], dict[tuple[int, int], _Spot], int]:
-    """Where brokers and their subscribers stand, and how many rows there are."""
+    """Places brokers and their subscribers; the last value is the number of rows."""
     children: dict[int | None, list[Hop]] = {}
     for hop in path.hops:
         children.setdefault(hop.sender, []).append(hop)

@@ -17,7 +17,7 @@ from tidings.tracking.query.path import Hop, Path
 
 
 def to_text(path: Path) -> str:
-    """The numbers in brackets: how probably such a statement is made of somebody the message did not reach."""
+    """Draws a path as a tree; the numbers in brackets are the false-positive probabilities of the statements."""
     children: dict[int, list[Hop]] = {}
     for hop in path.hops:
         if hop.sender is not None:
@@ -36,7 +36,7 @@ def heading(path: Path) -> list[str]:
 
 
 def notes(path: Path) -> list[str]:
-    """What else must be known to judge it."""
+    """Lists false positives, brokers that were not asked and brokers with missing records."""
     lines = [f"false positive: broker {hop.broker} (no neighbour has it)" for hop in path.false_positives]
     lines += [f"not asked: broker {broker} ({printable(reason)})" for broker, reason in path.unasked.items()]
     lines += [f"unknown: broker {broker} (records of that time are lost, at least in part)" for broker in path.unknown]
@@ -89,7 +89,7 @@ def to_dot(path: Path) -> str:
 
 
 def utc(ms: int) -> str:
-    """Milliseconds since 1970 as a date: the civil calendar by arithmetic, because nothing here may ask for the time.
+    """Formats milliseconds since 1970 as a date, by arithmetic alone: this layer does not use the clock.
 
     >>> utc(1_762_000_000_123), utc(951_782_400_000)
     ('2025-11-01 12:26:40.123 UTC', '2000-02-29 00:00:00.000 UTC')
@@ -106,7 +106,7 @@ def utc(ms: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Names come from strangers: none of them may move the cursor."""
+    """Replaces characters that are not printable: names come from clients and may contain control sequences."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 

@@ -58,22 +58,22 @@ class Wishes:
         check_efpp(self.efpp)
         fill_ms(1, self.rate_per_s)
         if self.memory_bytes <= 0 or self.memory_bytes > BITS_MAX // 8:
-            raise UsageError("E_PLAN_MEMORY", f"{self.memory_bytes} bytes are not from 1 to {BITS_MAX // 8}")
+            raise UsageError("E_PLAN_MEMORY", f"memory must be 1 to {BITS_MAX // 8} bytes, not {self.memory_bytes}")
         if self.jitter_ms < 0 or self.skew_ms < 0 or (self.persist_ms is not None and self.persist_ms < 1):
-            raise UsageError("E_TRACKING_TIME", "jitter and skew are not negative, T_p is at least 1 ms")
+            raise UsageError("E_TRACKING_TIME", "jitter and skew must not be negative, and T_p must be at least 1 ms")
         if reasons := list(self._beyond()):
-            raise UsageError("E_PLAN_IMPOSSIBLE", f"no broker can be set so: {'; '.join(reasons)}")
+            raise UsageError("E_PLAN_IMPOSSIBLE", f"no broker accepts these values: {'; '.join(reasons)}")
 
     def _beyond(self) -> Iterator[str]:
-        """What no configuration allows."""
+        """Lists the values that no configuration allows."""
         if not EFPP_MIN <= self.efpp <= EFPP_MAX:
-            yield f"efpp is from {EFPP_MIN:g} to {EFPP_MAX:g}, not {self.efpp:g}"
+            yield f"efpp must be {EFPP_MIN:g} to {EFPP_MAX:g}, not {self.efpp:g}"
         if not RATE_MIN <= self.rate_per_s <= RATE_MAX:
-            yield f"the peak rate is from {RATE_MIN:g} to {RATE_MAX:g} messages per second, not {self.rate_per_s:g}"
+            yield f"the peak rate must be {RATE_MIN:g} to {RATE_MAX:g} messages per second, not {self.rate_per_s:g}"
         if self.jitter_ms + max(self.skew_ms, SKEW_MS_MIN) > TIME_MS_MAX:
-            yield f"jitter and skew are at most {TIME_MS_MAX} ms together"
+            yield f"jitter and skew together must be at most {TIME_MS_MAX} ms"
         if self.persist_ms is not None and self.persist_ms < PERSIST_MS_MIN:
-            yield f"what was recorded is stored every {PERSIST_MS_MIN} ms at most, not every {self.persist_ms} ms (T_p)"
+            yield f"T_p must be at least {PERSIST_MS_MIN} ms, not {self.persist_ms} ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class TrackingPlan:
 
     @property
     def skew_between_brokers_ms(self) -> int:
-        """What a broker must be told of this, at least."""
+        """The smallest broker configuration for this plan."""
         return max(BETWEEN_BROKERS_MS, self.settings.skew_ms + self.settings.jitter_ms)
 
     @property
@@ -174,17 +174,20 @@ def _search(wishes: Wishes) -> TrackingPlan | None:
 
 
 def _held(wishes: Wishes, n: int, bits: int, hashes: int, matching: int) -> TrackingPlan | None:
-    """With filters of this shape and so many in the matching set."""
+    """The plan for filters of this shape and a matching set of this size."""
     full_ms = fill_ms(n, wishes.rate_per_s)
     longest_ms = min(wishes.persist_ms or TIME_MS_MAX, TIME_MS_MAX)
     persist_ms = min(max(math.ceil(full_ms * PERSIST_SHARE), PERSIST_MS_MIN), longest_ms)
     life_ms = min(full_ms, persist_ms) if wishes.mode is Mode.ROTATE else full_ms
-    room_ms = (matching - 1) * life_ms
-    if room_ms < 2 * max(wishes.skew_ms, SKEW_MS_MIN) + wishes.jitter_ms + TICK_MS:
+    jitter_ms = wishes.jitter_ms + TICK_MS
+    least_ms = max(wishes.skew_ms, SKEW_MS_MIN)
+    if matching_set_max(least_ms, jitter_ms, life_ms) > matching:
         return None
-    skew_ms = min(int((room_ms - wishes.jitter_ms - TICK_MS) // 2), _skew_ms_max(wishes))
+    skew_ms = max(least_ms, min(int(((matching - 1) * life_ms - jitter_ms) // 2), _skew_ms_max(wishes)))
+    if matching_set_max(skew_ms, jitter_ms, life_ms) > matching:
+        skew_ms -= 1  # the product above was rounded up
     settings = BloomSettings(n, bits, hashes, skew_ms, wishes.jitter_ms, wishes.mode)
-    assert matching_set_max(skew_ms, wishes.jitter_ms + TICK_MS, life_ms) <= matching
+    assert matching_set_max(skew_ms, jitter_ms, life_ms) <= matching
     total = efpp([settings.fpp] * matching)
     return TrackingPlan(wishes, settings, persist_ms, full_ms, life_ms, matching, settings.fpp, total)
 
@@ -206,7 +209,7 @@ def _refusal(wishes: Wishes) -> str:
 
 
 def _ways(wishes: Wishes) -> Iterator[str]:
-    """What is told has been tried as it is told: rounded the wrong way it would be refused in turn."""
+    """Suggests single changes that make the plan possible; each rounded value was checked after rounding."""
 
     def holds(**change: object) -> bool:
         return _search(replace(wishes, **change)) is not None  # type: ignore[arg-type]
@@ -216,11 +219,11 @@ def _ways(wishes: Wishes) -> Iterator[str]:
         yield f"memory of {math.ceil(memory):,} bytes"
     slowness = _least(lambda v: holds(rate_per_s=1 / v), 1 / wishes.rate_per_s, 1 / RATE_MIN)
     if slowness is not None:
-        told = _told(max(1 / slowness, RATE_MIN), 3, math.floor, lambda v: v >= RATE_MIN and holds(rate_per_s=v))
-        yield f"a peak rate of {told} messages per second"
+        rate = _rounded(max(1 / slowness, RATE_MIN), 3, math.floor, lambda v: v >= RATE_MIN and holds(rate_per_s=v))
+        yield f"a peak rate of {rate} messages per second"
     accuracy = _least(lambda v: holds(efpp=v), wishes.efpp, EFPP_MAX)
     if accuracy is not None:
-        yield f"an efpp of {_told(accuracy, 2, math.ceil, lambda v: v <= EFPP_MAX and holds(efpp=v))}"
+        yield f"an efpp of {_rounded(accuracy, 2, math.ceil, lambda v: v <= EFPP_MAX and holds(efpp=v))}"
     if wishes.persist_ms is not None:
         persist = _least(lambda v: holds(persist_ms=math.ceil(v)), wishes.persist_ms, TIME_MS_MAX)
         if persist is not None:
@@ -235,7 +238,7 @@ def _ways(wishes: Wishes) -> Iterator[str]:
         yield f"the mode {Mode.RETAIN.value}"
 
 
-def _told(value: float, digits: int, whole: Callable[[float], int], holds: Callable[[float], bool]) -> str:
+def _rounded(value: float, digits: int, whole: Callable[[float], int], holds: Callable[[float], bool]) -> str:
     """With few digits, rounded to the side that holds; with all of them if that does not."""
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     text = f"{whole(value / unit) * unit:.{digits}g}"

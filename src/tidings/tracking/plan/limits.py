@@ -1,4 +1,4 @@
-"""What a broker lets its administrator set of tracking, and what the assistant therefore proposes."""
+"""Limits of the tracking settings: a broker accepts no others, and the assistant proposes no others."""
 
 BITS_MAX = 1 << 32  # m
 CAPACITY_MAX = 1 << 31  # n

@@ -1,4 +1,4 @@
-"""How large can a matching set become? What holds it, and the check of a configuration.
+"""Bounds on the size of a matching set, and the check of a configuration against them.
 
 A filter is in use for at least T_n. Timestamps stray from the broker's clock by T_s either way, and by the jitter T_j
 on the way through the network. If 2·T_s + T_j ≤ w·T_n, filter i cannot reach filter i + w + 1, so no time lies in
@@ -28,28 +28,28 @@ TICK_MS = 1  # clocks tell whole milliseconds: two times that read the same may 
 def matching_set_max(skew_ms: float, jitter_ms: float, lifetime_ms: float) -> int:
     """w + 1 for the least w with 2·T_s + T_j ≤ w·T_n."""
     if skew_ms < 0 or jitter_ms < 0 or not 0 < lifetime_ms < math.inf:
-        raise UsageError("E_TRACKING_TIME", "skew and jitter are not negative, a lifetime is positive")
+        raise UsageError("E_TRACKING_TIME", "skew and jitter must not be negative, and a lifetime must be positive")
     return math.ceil((2 * skew_ms + jitter_ms) / lifetime_ms) + 1
 
 
 def fill_ms(capacity: int, rate_per_s: float) -> float:
     """T_f."""
     if not 0 < rate_per_s < math.inf:
-        raise UsageError("E_TRACKING_RATE", f"a peak rate is a positive number, not {rate_per_s}")
+        raise UsageError("E_TRACKING_RATE", f"a peak rate must be a positive number, not {rate_per_s}")
     return 1000 * capacity / rate_per_s
 
 
 def lifetime_ms(settings: BloomSettings, rate_per_s: float, persist_ms: float) -> float:
     """T_n."""
     if persist_ms <= 0:
-        raise UsageError("E_TRACKING_TIME", "the persistence interval T_p is positive")
+        raise UsageError("E_TRACKING_TIME", "the persistence interval T_p must be positive")
     full_ms = fill_ms(settings.capacity, rate_per_s)
     return min(full_ms, persist_ms) if settings.mode is Mode.ROTATE else full_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a configuration can hold."""
+    """The accuracy that a configuration reaches."""
 
     fpp: float
     lifetime_ms: float
@@ -66,7 +66,7 @@ class Judgement:
 def judge(
     settings: BloomSettings, rate_per_s: float, persist_ms: float, efpp_wanted: float, *, publishing: bool = False
 ) -> Judgement:
-    """Whether histories with these settings hold the wanted accuracy. `publishing`: of H_P, where nothing jitters."""
+    """Checks that histories with these settings reach the accuracy. `publishing`: of H_P, which has no jitter."""
     check_efpp(efpp_wanted)
     life_ms = lifetime_ms(settings, rate_per_s, persist_ms)
     jitter_ms = 0 if publishing else settings.jitter_ms
@@ -86,5 +86,5 @@ def judge(
 def check_efpp(wanted: float) -> None:
     if not 0 < wanted < 1:
         raise UsageError(
-            "E_TRACKING_EFPP", f"an expected false-positive probability lies between 0 and 1, not {wanted}"
+            "E_TRACKING_EFPP", f"an expected false-positive probability must be between 0 and 1, not {wanted}"
         )

@@ -1,4 +1,4 @@
-"""Where stored entries are found again: the interface that queries use, and an archive in memory.
+"""Interface for looking up stored entries, and an archive in memory.
 
 An archive answers one question: the matching set of a history at a time. The simulator and tests use the one here; the
 broker's reads segments (`tidings.segments.tracking`). Both are held to the same contract by
@@ -18,7 +18,7 @@ Times: TypeAlias = Sequence[int]
 class Archive(Protocol):
     @property
     def since_ms(self) -> int:
-        """What is older may have been deleted."""
+        """The time before which records may have been deleted."""
 
     def matching(self, broker: int, key: Key, moment: int) -> list[HistoryEntry]:
         """M(H, t) of what was stored: each filter once, its last copy."""
@@ -27,7 +27,7 @@ class Archive(Protocol):
         """Subscribers of a broker with a stored filter in which a message of this origin and time is a straggler."""
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
-        """When each incarnation of a broker last stored an entry."""
+        """The time of the last entry that each incarnation of a broker stored."""
 
 
 class FilterIndex(Generic[T]):

@@ -24,7 +24,7 @@ _U32, _U64 = 2**32 - 1, 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class TraceQuestion:
-    """What do you know about this message? The number comes back with the answer."""
+    """Asks a broker about a message; the answer carries the same number."""
 
     number: int
     message: MessageId
@@ -36,31 +36,31 @@ class Answered:
     answer: TraceAnswer
 
 
-Letter: TypeAlias = TraceQuestion | Answered
+TraceRecord: TypeAlias = TraceQuestion | Answered
 
 
-def encode(letter: Letter) -> bytes:
-    out = bytearray((QUESTION if isinstance(letter, TraceQuestion) else ANSWER,))
-    put_varint(out, letter.number)
-    if isinstance(letter, TraceQuestion):
-        out += bytes(letter.message)
+def encode(record: TraceRecord) -> bytes:
+    out = bytearray((QUESTION if isinstance(record, TraceQuestion) else ANSWER,))
+    put_varint(out, record.number)
+    if isinstance(record, TraceQuestion):
+        out += bytes(record.message)
     else:
-        _put_answer(out, letter.answer)
+        _put_answer(out, record.answer)
     return bytes(out)
 
 
-def decode(data: bytes) -> Letter:
+def decode(data: bytes) -> TraceRecord:
     reader = Reader(data, family="CONTROL")
     kind = reader.byte()
     if kind not in (QUESTION, ANSWER):
-        raise CodecError("E_TRACE_KIND", f"no letter about messages has the number {kind}", position=0)
+        raise CodecError("E_TRACE_KIND", f"unknown tracing record type {kind}", position=0)
     number = reader.varint(_U64)
     if kind == QUESTION:
-        letter: Letter = TraceQuestion(number, MessageId.from_bytes(reader.take(SIZE, "a message id")))
+        record: TraceRecord = TraceQuestion(number, MessageId.from_bytes(reader.take(SIZE, "a message id")))
     else:
-        letter = Answered(number, _get_answer(reader))
+        record = Answered(number, _get_answer(reader))
     reader.finish("the message")
-    return letter
+    return record
 
 
 def _put_answer(out: bytearray, answer: TraceAnswer) -> None:

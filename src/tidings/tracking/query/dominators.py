@@ -1,4 +1,4 @@
-"""Who cannot be reached but through whom: the immediate dominators of a graph, seen from one of its nodes.
+"""Immediate dominators of a graph, seen from one of its nodes.
 
 A node's dominators lie on every way from the root to it; the nearest of them is its immediate one.
 
@@ -34,7 +34,7 @@ def dominators(root: int, following: Mapping[int, Collection[int]]) -> dict[int,
 
 
 def is_behind(node: int, other: int, above: Mapping[int, int]) -> bool:
-    """Whether every way to a node leads through the other one."""
+    """Reports whether every path to a node leads through the other one."""
     while node != other and above.get(node, node) != node:
         node = above[node]
     return node == other

@@ -1,9 +1,9 @@
-"""Where did this message go? Brokers are asked one after the other, outwards from the origin, which the id names.
+"""Path search: asks brokers about one message, outwards from the origin, which the message id names.
 
     search = PathSearch(message_id)
     questions = search.start()                      ask these brokers …
-    questions = search.answered(answer)             … and whom their answers lead to
-    questions = search.failed(broker, "no route")   who could not be asked
+    questions = search.answered(answer)             … and the brokers that their answers lead to
+    questions = search.failed(broker, "no route")   a broker that could not be asked
     search.done, search.report()
 
 Only brokers that hold the message lead on, so the cost grows with the route, not with the network. One that cannot
@@ -102,7 +102,7 @@ class PathSearch:
     def failed(self, broker: int, reason: str) -> list[Ask]:
         self._came(broker)
         self._failed[broker] = reason
-        if broker == self.message.broker:  # nobody can say where the message went first: ask whoever is there
+        if broker == self.message.broker:  # its first hop is unknown: ask every known broker
             self._everywhere = True
             return self._ask([*sorted(self._links), *self._going_on()])
         return self._go_on()
@@ -135,7 +135,7 @@ class PathSearch:
 
     def _came(self, broker: int) -> None:
         if broker not in self._waiting:
-            raise RemoteProtocolError("E_TRACE_ANSWER", f"an answer of broker {broker}, which was not asked")
+            raise RemoteProtocolError("E_TRACE_ANSWER", f"answer from broker {broker}, which was not asked")
         self._waiting.remove(broker)
 
     def _ask(self, brokers: Iterable[int]) -> list[Ask]:
@@ -155,7 +155,7 @@ class PathSearch:
         return sorted({b for broker in known for b in self._onward(broker) if b not in known})
 
     def _leads(self, broker: int) -> bool:
-        """Whether the message may have passed it."""
+        """Reports whether the message may have passed this broker."""
         answer = self._answers.get(broker)
         return broker in self._failed if answer is None else answer.verdict is not TraceVerdict.ABSENT
 
@@ -188,7 +188,7 @@ class PathSearch:
         return senders, order
 
     def _given(self, broker: int) -> list[int]:
-        """Who may have had the message from it."""
+        """The brokers that may have received the message from this one."""
         if not self._leads(broker):
             return []
         answer = self._answers.get(broker)
@@ -198,7 +198,7 @@ class PathSearch:
         return sorted(filter(self._leads, given))
 
     def _needed(self, order: list[int], senders: Mapping[int, int], claims: Collection[int]) -> list[int]:
-        """Without opaque brokers that lead to nobody."""
+        """Removes opaque brokers that lead to no other broker."""
         needed = {self.message.broker} & set(order)
         for broker in order:
             at: int | None = broker if broker in claims else None

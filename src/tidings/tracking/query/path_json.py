@@ -1,4 +1,4 @@
-"""A reconstructed path as JSON: what `tidings trace --json` prints, and what a broker answers its client with.
+"""A reconstructed path as JSON: printed by `tidings trace --json`, and sent by a broker to its client.
 
 >>> path = Path(MessageId(7, 1, 1000), True, (Hop(1, None, 8e-6),), (), {4: "no route"}, (), asked=2, filters=1)
 >>> from_json(to_json(path)) == path

@@ -1,9 +1,9 @@
-"""Which of a million time ranges hold this moment? In a time that depends on the answer, not on the million.
+"""Index of time ranges: finds those that hold a moment, in time that depends on the answer and not on their number.
 
 Ranges lie on *levels* by length: level L holds those with less than 2^L ms from first to last. Within a level they are
 sorted by their start, so only those that start within 2^L ms before the moment can hold it, and because each is at
-least half that long, most of them do. A range that spans weeks lies on a high level and disturbs nobody else, which is
-what a list sorted by start alone cannot promise. Single moments lie in a dictionary.
+least half that long, most of them do. A range that spans weeks lies on a high level and does not slow down others,
+which a list sorted by start alone cannot promise. Single moments lie in a dictionary.
 
 >>> index = TimeIndex[str]()
 >>> index.add("monday", (0, 10)), index.add("tuesday", (8, 20), singles=[3]), index.add("era", (0, 10**9))
@@ -61,7 +61,7 @@ class TimeIndex(Generic[T]):
         self._drop_moments(number)
 
     def drop_first(self, count: int) -> int:
-        """Take back so many, those that were added first; returns where the last of their ranges ends. This looks at
+        """Remove that many, those that were added first; returns where the last of their ranges ends. This looks at
         everything once, which `remove` does not: the way for thousands, not for one."""
         gone = set(islice(self._items, count))
         for level, rows in list(self._levels.items()):
@@ -75,7 +75,7 @@ class TimeIndex(Generic[T]):
         return last
 
     def ended_before(self, moment: int) -> int:
-        """How many of those that were added first have ranges that end before this moment."""
+        """Counts those that were added first whose ranges end before this moment."""
         return sum(1 for _ in takewhile(lambda number: self._ends.get(number, moment) < moment, self._items))
 
     def at(self, moment: int) -> list[T]:

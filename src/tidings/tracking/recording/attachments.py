@@ -1,9 +1,9 @@
-"""Who was attached to a broker, and when: subscribers, and neighbours too, because a network of last month differs.
+"""Attachment times of a broker's subscribers and neighbours; neighbours too, because networks change over time.
 
-A subscriber is attached while a subscription of it exists, connected or not: a durable one can be given a message long
+A subscriber is attached while a subscription of it exists, connected or not: a durable one can receive a message long
 after the message's time. Changes are few and must survive everything, so each is stored on its own before it counts.
-An *era* is one life of the broker's process; whoever was attached when it ended was attached until the next began.
-Clients decide how often they come and go, so of those that have gone only so many are remembered.
+An *era* is one life of the broker's process; peers attached when it ended count as attached until the next began.
+Clients decide how often they come and go, so the number of detached peers that are remembered is limited.
 
 >>> attached = AttachmentMap()
 >>> attached.apply(Attachment(AttachmentKind.SUBSCRIBER, "audit", 1000, attached=True))
@@ -40,7 +40,7 @@ class AttachmentMap:
     """Changes are applied in the order of their making."""
 
     def __init__(self, past_max: int | None = None) -> None:
-        """`past_max`: of those that have gone, so many are remembered; None: all."""
+        """`past_max`: the number of detached peers that are remembered; None: all."""
         self._past_max = past_max
         self._since: dict[tuple[AttachmentKind, str], int] = {}
         self._past: dict[AttachmentKind, TimeIndex[str]] = {kind: TimeIndex() for kind in AttachmentKind}
@@ -62,18 +62,18 @@ class AttachmentMap:
         return (kind, peer) in self._since
 
     def between(self, kind: AttachmentKind, first_ms: int, last_ms: int) -> list[str]:
-        """Who was attached at some time from first to last, sorted."""
+        """The names attached at some time from first to last, sorted."""
         now = {peer for (of, peer), since in self._since.items() if of is kind and since <= last_ms}
         return sorted(now | set(self._past[kind].between(first_ms, last_ms)))
 
     def forget(self, before_ms: int) -> None:
-        """Nobody will ask about that time any more."""
+        """Forgets what ended before that time."""
         for past in self._past.values():
             if gone := past.ended_before(before_ms):
                 self._drop(past, gone)
 
     def __len__(self) -> int:
-        """How many are remembered that have gone."""
+        """The number of detached peers that are remembered."""
         return sum(map(len, self._past.values()))
 
     def _end(self, kind: AttachmentKind, peer: str, ms: int) -> None:
@@ -90,7 +90,7 @@ class AttachmentMap:
 
 
 def since_of_last(changes: Iterable[Attachment], past_max: int) -> int:
-    """The time from which on at most so many have gone; 0: there are no more in all."""
+    """The time from which on at most that many have detached; 0: there are no more in all."""
     attached: set[tuple[AttachmentKind, str]] = set()
     ends: list[int] = []
     for change in changes:

@@ -1,7 +1,7 @@
 """The correction δ that keeps a publisher's timestamps within T_s of its broker's clock.
 
 At connect time δ = t_broker − t_publisher. Every message arrives with the corrected time t + δ; when that is off by
-more than T_s the broker computes δ anew and sends it. Messages already on their way still carry the old correction, so
+more than T_s the broker computes δ again and sends it. Messages already on their way still carry the old correction, so
 the broker must not judge them by the new one: corrections are numbered, the client confirms each before the first
 message that uses it, and until then nothing new is sent. The stream is ordered, which is all this needs.
 
@@ -33,7 +33,7 @@ class SkewWatch:
 
     def __init__(self, tolerance_ms: int) -> None:
         if tolerance_ms < 0:
-            raise UsageError("E_TRACKING_TIME", "the skew tolerance T_s is not negative")
+            raise UsageError("E_TRACKING_TIME", "the skew tolerance T_s must not be negative")
         self.tolerance_ms = tolerance_ms
         self._used = Correction(0, 0)
         self._sent = self._used

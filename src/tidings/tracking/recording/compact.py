@@ -35,7 +35,7 @@ def compact(entries: Iterable[HistoryEntry], capacity: int = 0) -> list[HistoryE
 
 
 class _Room:
-    """How many ids one entry may hold."""
+    """The number of ids that one entry may hold."""
 
     def __init__(self, entries: Iterable[HistoryEntry], capacity: int) -> None:
         self._capacity = capacity
@@ -98,7 +98,7 @@ def _union(one: HistoryEntry, other: HistoryEntry, room: _Room) -> HistoryEntry 
 
 
 def _united(one: HistoryEntry, other: HistoryEntry, room: _Room) -> tuple[FilterEncoding, bytes, int] | None:
-    """What holds the ids of both, and how many it may hold; None: they do not fit together."""
+    """Merges two entries; returns the result and its capacity, or None if they do not fit together."""
     count = one.count + other.count
     if one.encoding is other.encoding is FilterEncoding.IDS:
         if count > room.of_lists:

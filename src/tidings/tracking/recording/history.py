@@ -18,7 +18,7 @@ After Jun and Astley, "Low-Overhead Message Tracking for Distributed Messaging",
 >>> from tidings.model.message_id import MessageIdSource
 >>> source = MessageIdSource(publisher=7, broker=1)
 >>> ids = b"".join(bytes(source.next(now_ms=1000 + i)) for i in range(5))
->>> history = BloomHistory(Key(Kind.PUBLISH, origin=1), BloomSettings(capacity=4, bits=640, hashes=8))
+>>> history = BloomHistory(Key(HistoryKind.PUBLISH, origin=1), BloomSettings(capacity=4, bits=640, hashes=8))
 >>> [(entry.sequence, entry.span, entry.full) for entry in history.add(ids, now_ms=1005)]
 [(0, (1000, 1003), True)]
 >>> history.close(now_ms=2000)[0].span
@@ -45,7 +45,7 @@ DOUBLINGS_MAX = 16
 
 
 class HistoryKind(Enum):
-    """What a history records."""
+    """Kinds of histories."""
 
     PUBLISH = "publish"  # H_P: messages of local publishers
     ROUTE = "route"  # H_b: messages that came from broker b
@@ -54,7 +54,7 @@ class HistoryKind(Enum):
 
 
 class Mode(Enum):
-    """What happens to a filter that is not full when T_p has passed."""
+    """Treatment of a filter that is not full when T_p has passed."""
 
     RETAIN = "retain"
     ROTATE = "rotate"
@@ -67,7 +67,7 @@ class FilterEncoding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Which history of a broker: its kind, where the messages came from, the neighbour or subscriber they went to."""
+    """Names a history of a broker: kind, origin of the messages, and the neighbour or subscriber they went to."""
 
     kind: HistoryKind
     origin: int
@@ -91,11 +91,11 @@ class HistoryEntry:
     incarnation: int = 0  # of the broker's process that wrote it
 
     def matches(self, moment: int) -> bool:
-        """Whether it belongs to the matching set of this time."""
+        """Reports whether it belongs to the matching set of this time."""
         return (self.span is not None and self.span[0] <= moment <= self.span[1]) or moment in self.singles
 
     def opened(self) -> "Searchable":
-        """What answers queries; a CodecError if the bytes are damaged."""
+        """The searchable filter; raises CodecError if the bytes are damaged."""
         return (
             BloomFilter.from_bytes(self.data)
             if self.encoding is FilterEncoding.BLOOM
@@ -132,7 +132,7 @@ class History(Protocol):
 
     @property
     def dirty(self) -> bool:
-        """Whether there is anything that was not stored yet."""
+        """Reports whether it holds ids that are not stored yet."""
 
     @property
     def memory_bytes(self) -> int: ...
@@ -145,10 +145,10 @@ class History(Protocol):
         """T_p has passed."""
 
     def close(self, now_ms: int) -> list[HistoryEntry]:
-        """Store what there is and begin anew."""
+        """Store the current filter and start a new one."""
 
     def matching(self, moment: int) -> Searchable | None:
-        """What is in memory, if it belongs to the matching set of this time."""
+        """The filter in memory, if it belongs to the matching set of this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,23 +161,23 @@ class BloomSettings:
     skew_ms: int = 250
     jitter_ms: int = 0
     mode: Mode = Mode.RETAIN
-    bits_max: int = 0  # the filters of a busy history may double until they have so many
+    bits_max: int = 0  # the filters of a busy history may double up to this size
 
     def __post_init__(self) -> None:
         check_shape(self.bits, self.hashes)
         if self.capacity < 1:
-            raise UsageError("E_TRACKING_CAPACITY", f"a filter's capacity is at least 1, not {self.capacity}")
+            raise UsageError("E_TRACKING_CAPACITY", f"a filter's capacity must be at least 1, not {self.capacity}")
         if self.skew_ms < 0 or self.jitter_ms < 0:
-            raise UsageError("E_TRACKING_TIME", "skew_ms and jitter_ms are not negative")
+            raise UsageError("E_TRACKING_TIME", "skew_ms and jitter_ms must not be negative")
 
     @property
     def young_max(self) -> int:
-        """So many ids are kept as they are: no more than would fill a filter, or its room."""
+        """The number of ids kept exactly: no more than would fill a filter, or its room."""
         return min(self.bits // 8 // ID_BYTES, self.capacity - 1) if self.mode is Mode.RETAIN else 0
 
     @property
     def doublings(self) -> int:
-        """How often."""
+        """The number of doublings."""
         return min(max((self.bits_max // self.bits).bit_length() - 1, 0), DOUBLINGS_MAX)
 
     @property
@@ -192,7 +192,7 @@ class BloomSettings:
 
 
 class TimeRange:
-    """R and S of the filter that is being filled, by the clock of whoever fills it."""
+    """R and S of the filter that is being filled, by the caller's clock."""
 
     def __init__(self, skew_ms: int, jitter_ms: int) -> None:
         self._late_ms, self._early_ms = skew_ms + jitter_ms, skew_ms

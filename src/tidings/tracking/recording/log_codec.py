@@ -35,7 +35,7 @@ def encode_ids(ids: IdArray) -> bytes:
 def decode_ids(data: bytes) -> IdArray:
     """The ids in ascending order; a CodecError if the bytes are not what `encode_ids` writes."""
     if len(data) < _COUNT.size:
-        raise CodecError("E_LOG_SHORT", "a list of ids begins with its count", position=len(data))
+        raise CodecError("E_LOG_SHORT", "truncated list of ids: its count is missing", position=len(data))
     (count,) = _COUNT.unpack_from(data)
     inflater = zlib.decompressobj()
     try:

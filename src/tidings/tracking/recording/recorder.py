@@ -1,4 +1,4 @@
-"""What one broker records: its histories and who was attached. Ids go in, effects come out, questions are answered.
+"""Recorder of one broker: histories of message ids, and attachments. Takes ids, returns effects, answers questions.
 
     published(ids)            H_P
     routed(ids)               H_b, by the origin in each id; own messages are in H_P already
@@ -51,7 +51,7 @@ class TrackingSettings:
     persist_ms: int = 1000  # T_p
     skew_between_brokers_ms: int = BETWEEN_BROKERS_MS  # widens the time that is looked up; T_s + T_j at least
     forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
-    attachments_max: int | None = 100_000  # of subscribers that have gone, so many are remembered; None: all
+    attachments_max: int | None = 100_000  # detached subscribers that are remembered; None: all
 
     @property
     def skew_ms(self) -> int | None:
@@ -64,21 +64,21 @@ class TrackingSettings:
             case _:
                 return None
 
-    def books(self, broker: int, incarnation: int) -> RecorderBackend:
-        """The plain ones."""
+    def plain_backend(self, broker: int, incarnation: int) -> RecorderBackend:
+        """A backend in plain Python."""
         return PlainBackend(broker, self.strategy, incarnation, persist_ms=self.persist_ms, forwards=self.forwards)
 
-    def kernel_books(self, broker: int, incarnation: int) -> KernelBackend | None:
-        """Those that a forwarding plane fills; None: nothing is recorded."""
+    def kernel_backend(self, broker: int, incarnation: int) -> KernelBackend | None:
+        """A backend that a forwarding plane fills; None: nothing is recorded."""
         if self.strategy.name == NoStrategy().name:
             return None
         return KernelBackend(broker, self.strategy, incarnation, persist_ms=self.persist_ms, forwards=self.forwards)
 
     def __post_init__(self) -> None:
         if self.persist_ms < 1 or self.skew_between_brokers_ms < 0:
-            raise UsageError("E_TRACKING_TIME", "T_p is at least 1 ms, a skew is not negative")
+            raise UsageError("E_TRACKING_TIME", "T_p must be at least 1 ms, and a skew must not be negative")
         if self.attachments_max is not None and self.attachments_max < 1:
-            raise UsageError("E_TRACKING_ATTACHMENTS", "at least one subscriber that has gone must be remembered")
+            raise UsageError("E_TRACKING_ATTACHMENTS", "attachments_max must be at least 1")
 
 
 class TraceVerdict(Enum):
@@ -89,7 +89,7 @@ class TraceVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Somebody got the message; `probability` of saying so of one that did not."""
+    """States that a subscriber got the message; `probability` is that of a false positive."""
 
     peer: str
     probability: float
@@ -97,7 +97,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class TraceAnswer:
-    """What a broker knows about one message."""
+    """A broker's knowledge about one message."""
 
     broker: int
     verdict: TraceVerdict
@@ -106,7 +106,7 @@ class TraceAnswer:
     forwarded: tuple[int, ...] | None = None  # to these neighbours at most; None: not recorded
     subscribers: tuple[Statement, ...] = ()
     filters: int = 0  # how many were asked
-    incomplete: bool = False  # records of that time may be lost: who is not named may have got it all the same
+    incomplete: bool = False  # records of that time may be lost: a peer that is not named may have got it all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +129,12 @@ class Inquiry:
 
 class Recorder:
     def __init__(
-        self, broker: int, settings: TrackingSettings, incarnation: int, books: RecorderBackend | None = None
+        self, broker: int, settings: TrackingSettings, incarnation: int, backend: RecorderBackend | None = None
     ) -> None:
         self.broker = broker
         self.attachments = AttachmentMap(settings.attachments_max)
         self._settings, self._incarnation = settings, incarnation
-        self._books = books or settings.books(broker, incarnation)
+        self._backend = backend or settings.plain_backend(broker, incarnation)
         self._gaps: list[Span] = []
         self._now_ms = 0
 
@@ -164,7 +164,7 @@ class Recorder:
 
     @property
     def memory_bytes(self) -> int:
-        return self._books.memory_bytes
+        return self._backend.memory_bytes
 
     def published(self, ids: Ids, now_ms: int) -> list[Effect]:
         return self._add(HistoryKind.PUBLISH, "", ids, now_ms)
@@ -187,17 +187,17 @@ class Recorder:
         if not self.attachments.is_attached(kind, peer):
             return []
         of = HistoryKind.DELIVER if kind is AttachmentKind.SUBSCRIBER else HistoryKind.FORWARD
-        stored = map(StoreEntries, self._books.end(of, peer, now_ms))
+        stored = map(StoreEntries, self._backend.end(of, peer, now_ms))
         return [*stored, *self._change(kind, peer, now_ms, attached=False)]
 
     def tick(self, now_ms: int, *, full: bool = True) -> list[Effect]:
         """Every now and then: what is due, and what is full. `full=False`: that may wait for company on its way."""
         self._now_ms = now_ms
-        return list(map(StoreEntries, self._books.take(now_ms, full=full)))
+        return list(map(StoreEntries, self._backend.take(now_ms, full=full)))
 
     def close(self, now_ms: int) -> list[Effect]:
         """Store everything: the process ends."""
-        stored = map(StoreEntries, self._books.end_all(now_ms))
+        stored = map(StoreEntries, self._backend.end_all(now_ms))
         return [*stored, *self._change(AttachmentKind.ERA, self._settings.strategy.name, now_ms, attached=False)]
 
     def answer(self, message: MessageId, archive: Archive) -> TraceAnswer:
@@ -208,14 +208,14 @@ class Recorder:
         # It may have been kept for long, and sent to a neighbour that came later.
         neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, TIME_MAX_MS))))
         attached = self.attachments.between(AttachmentKind.SUBSCRIBER, first, last)
-        late = self._books.stragglers(message, self._now_ms)
+        late = self._backend.stragglers(message, self._now_ms)
         subscribers = tuple(sorted({*attached, *late}))
         keys = [
             self._passing(message),
             *(Key(HistoryKind.FORWARD, message.broker, str(peer)) for peer in neighbours if self._settings.forwards),
             *(Key(HistoryKind.DELIVER, message.broker, peer) for peer in subscribers),
         ]
-        found = ((key, self._books.find(key, message, self._now_ms)) for key in keys)
+        found = ((key, self._backend.find(key, message, self._now_ms)) for key in keys)
         current = {key: one for key, one in found if one is not None}
         return Inquiry(message, neighbours, subscribers, current, self.attachments.since_ms)
 
@@ -272,7 +272,7 @@ class Recorder:
         return RecordFinding(held, efpp(fpps), len(fpps))
 
     def _incomplete(self, inquiry: Inquiry, archive: Archive) -> bool:
-        """Whether records of this time may be missing."""
+        """Reports whether records of this time may be missing."""
         first_ms, last_ms = self._around(inquiry.message)
         began_ms = self.attachments.first_ms
         if began_ms is None or last_ms < began_ms or first_ms < max(archive.since_ms, inquiry.since_ms):
@@ -280,11 +280,11 @@ class Recorder:
         return any(start <= last_ms and end >= first_ms for start, end in self._gaps)
 
     def lost_since(self, message: MessageId) -> bool:
-        """Whether records of a later time are missing: a message may have been sent on long after it came."""
+        """Reports whether records of a later time are missing: a message may be forwarded long after it came."""
         return any(end >= message.ms for _, end in self._gaps)
 
     def _add(self, kind: HistoryKind, peer: str, ids: Ids, now_ms: int) -> list[Effect]:
-        self._books.add(kind, peer, ids, now_ms)
+        self._backend.add(kind, peer, ids, now_ms)
         return self.tick(now_ms)
 
     def _change(self, kind: AttachmentKind, peer: str, now_ms: int, *, attached: bool) -> list[Effect]:

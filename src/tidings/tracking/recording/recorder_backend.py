@@ -25,7 +25,7 @@ from tidings.tracking.recording.strategies import ID_BYTES, AsyncStrategy, Bloom
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What the filter in memory says of a message whose time it covers."""
+    """The answer of the filter in memory about a message whose time it covers."""
 
     sequence: int
     held: bool
@@ -66,7 +66,7 @@ class PlainBackend:
 
     @property
     def next_ms(self) -> int | None:
-        """When `take` has something that is due."""
+        """The time at which `take` returns an entry."""
         return next(iter(self._due.values()), None)
 
     def add(self, kind: HistoryKind, peer: str, ids: Ids, now_ms: int) -> None:
@@ -152,7 +152,7 @@ class KernelBackend:
                 shape = {"bits": 64, "hashes": 1, "capacity": buffer_bytes // ID_BYTES, "doublings": 0}
                 times, retain = {"skew_ms": skew_ms, "jitter_ms": jitter_ms}, False
             case _:
-                raise UsageError("E_TRACKING_STRATEGY", f"the kernel has no books for the strategy {strategy.name!r}")
+                raise UsageError("E_TRACKING_STRATEGY", f"the kernel cannot record with the strategy {strategy.name!r}")
         exact = self._hashes is None
         more = {"persist_ms": persist_ms, "retain": retain, "forwards": forwards, "exact": exact}
         self.tracker = Tracker(broker, **shape, **times, **more)  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ class KernelBackend:
         return self.tracker.memory_bytes
 
     def number(self, subscriber: str) -> int:
-        """What the forwarding plane calls a subscriber."""
+        """The forwarding plane's number for a subscriber."""
         number = self._numbers.get(subscriber)
         if number is None:
             number = self._free.pop() if self._free else len(self._numbers) + 1
@@ -211,7 +211,7 @@ class KernelBackend:
         return int(peer) if kind is HistoryKind.FORWARD else 0
 
     def _entries(self, filters: list[TrackedFilter]) -> list[HistoryEntry]:
-        """What several histories have in common stays one object; ids are packed once for all of them."""
+        """Data shared by several histories stays one object; ids are packed once for all of them."""
         packed = {id(one.data): one.data for one in filters if one.exact}
         packed = {number: encode_ids(as_ids(data)) for number, data in packed.items()}
         return [self._entry(one, packed.get(id(one.data), one.data)) for one in filters]

@@ -1,10 +1,10 @@
-"""How messages are recorded: `bloom`, `async` (an exact log) or `none`, behind one interface.
+"""Recording strategies: `bloom`, `async` (an exact log) or `none`, behind one interface.
 
 A strategy makes histories; all of them take ids in batches and return what is to be stored (`history.History`).
 
->>> strategy("async", buffer_bytes=160).open(Key(Kind.ROUTE, origin=3)).add(bytes(16 * 10), now_ms=5)[0].count
+>>> strategy("async", buffer_bytes=160).open(Key(HistoryKind.ROUTE, origin=3)).add(bytes(16 * 10), now_ms=5)[0].count
 10
->>> strategy("none").open(Key(Kind.ROUTE, origin=3)).add(bytes(16 * 10), now_ms=5)
+>>> strategy("none").open(Key(HistoryKind.ROUTE, origin=3)).add(bytes(16 * 10), now_ms=5)
 []
 """
 
@@ -59,7 +59,10 @@ class AsyncStrategy:
 
     def __post_init__(self) -> None:
         if self.buffer_bytes < ID_BYTES:
-            raise UsageError("E_TRACKING_BUFFER", f"a buffer of {self.buffer_bytes} bytes holds no id")
+            raise UsageError(
+                "E_TRACKING_BUFFER",
+                f"a buffer must hold at least one id ({ID_BYTES} bytes), not {self.buffer_bytes} bytes",
+            )
 
     def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None) -> History:
         span = TimeRange(self.skew_ms, 0 if key.kind is HistoryKind.PUBLISH else self.jitter_ms)
@@ -84,7 +87,7 @@ def strategy(name: str, bloom: BloomSettings = BLOOM_DEFAULT, buffer_bytes: int 
         case "none":
             return NoStrategy()
         case _:
-            raise UsageError("E_TRACKING_STRATEGY", f"{name!r} is none of bloom, async, none")
+            raise UsageError("E_TRACKING_STRATEGY", f"unknown strategy {name!r}: use bloom, async or none")
 
 
 class LogHistory:

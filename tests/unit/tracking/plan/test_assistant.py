@@ -62,6 +62,13 @@ def test_a_plan_holds_its_wishes(wish: Wishes) -> None:
     assert limits.SKEW_MS_MIN <= plan.settings.skew_ms <= limits.TIME_MS_MAX
 
 
+def test_a_skew_on_the_edge_of_the_matching_set_is_no_bug() -> None:
+    """A product and a quotient of the same numbers may be rounded to different sides of a whole number."""
+    refused = plan_or_refusal(Wishes(0.07950430125161576, 1e6, 2688, jitter_ms=108, skew_ms=296))
+    assert isinstance(refused, UsageError)
+    assert refused.code == "E_PLAN_IMPOSSIBLE"
+
+
 @pytest.mark.parametrize(("n", "bits", "k", "allowed"), [(2521, 65536, 16, 4e-6), (5461, 65536, 8, 3.15e-3)])
 def test_capacity_is_the_most_that_the_formula_allows(n: int, bits: int, k: int, allowed: float) -> None:
     assert capacity(bits, k, allowed) == pytest.approx(n, rel=2e-3)
@@ -155,11 +162,11 @@ def test_what_a_broker_would_not_take_is_not_proposed(rate: float, persist_ms: i
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"efpp": 1e-300}, "efpp is from 1e-15 to 0.5, not 1e-300"),
-        ({"efpp": 0.9}, "efpp is from"),
-        ({"rate_per_s": 1e-4}, "the peak rate is from"),
-        ({"persist_ms": 68}, "every 100 ms at most, not every 68 ms"),
-        ({"skew_ms": 4_000_000}, "jitter and skew are at most"),
+        ({"efpp": 1e-300}, "efpp must be 1e-15 to 0.5, not 1e-300"),
+        ({"efpp": 0.9}, "efpp must be"),
+        ({"rate_per_s": 1e-4}, "the peak rate must be"),
+        ({"persist_ms": 68}, "T_p must be at least 100 ms, not 68 ms"),
+        ({"skew_ms": 4_000_000}, "jitter and skew together must be at most"),
     ],
 )
 def test_wishes_that_no_configuration_allows(change: dict[str, float], reason: str) -> None:

@@ -1,4 +1,4 @@
-"""One page of what the results tables say, with figures beside it; reads nothing else.
+"""Job `report`: a page with figures, made from the results tables only.
 
 Sections appear for the tables that exist: throughput with its model, replication grades, traces, sweeps, experiments.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.storage_paths import StoragePath
 
 Rows = Sequence[Mapping[str, Any]]
@@ -194,3 +195,14 @@ def _shown(value: Any) -> str:
 def _point(text: str) -> str:
     found = json.loads(text or "{}")
     return ", ".join(f"{key} {value}" for key, value in found.items()) if isinstance(found, dict) else text
+
+
+def report_job(run: JobRun) -> list[JobOutcome]:
+    folder = StoragePath.of(run.config.report.folder or run.output.under("report").uri)
+    present = [name for name in READS if run.result(name).manifest() is not None]
+    tables = {
+        name: [row.asDict() for row in run.result(name).read(run.spark).limit(ROWS_MAX).collect()] for name in present
+    }
+    run.progress("writing the report")
+    made = write_report(tables, folder)
+    return [JobOutcome("report", f"written to {made[0].uri}", len(made))]

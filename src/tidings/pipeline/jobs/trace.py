@@ -1,12 +1,12 @@
-"""Bulk trace: ids in, the number of each one's path out; paths apart, each once.
+"""Job `trace`: maps ids to the number of their path; each path is stored once, in a table of its own.
 
-Workers load what is known of the filters once per process (`shelf`), ask them by the million (`bulk`), and write a
-path's report beside the first id of a task that took it, from where the table `paths` collects them.
+Workers load the metadata of the filters once per process (`filter_cache`), trace ids by the million (`bulk`), and write
+a path's report beside the first id of a task that took it, from where the table `paths` collects them.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any
@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from tidings.errors import UsageError
 from tidings.model.message_id import SIZE
 from tidings.pipeline.bulk import Tracer
 from tidings.pipeline.filter_cache import FilterCache
+from tidings.pipeline.run import IMPROPER, JobOutcome, JobRun, left_out, parts_of
 from tidings.pipeline.schemas import RESULTS, spark_schema
+from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath
 from tidings.segments.names import SegmentName
 from tidings.tracking.ids import IdArray
@@ -35,7 +38,7 @@ REPORTS_MAX = 1 << 18  # that a worker remembers
 
 @dataclass(frozen=True, slots=True)
 class TraceRecords:
-    """What a worker needs to know to trace; small, and the same for all tasks of a job."""
+    """A worker's input for tracing; small, and the same for all tasks of a job."""
 
     folders: tuple[str, ...]  # of histories
     attachments: tuple[tuple[int, tuple[Attachment, ...]], ...]  # by broker, in the order of their making
@@ -52,7 +55,7 @@ def traces(ids: DataFrame, records: TraceRecords) -> DataFrame:
 
 
 def improper(ids: DataFrame) -> int:
-    """How many of them are null or have not 16 bytes."""
+    """Counts ids that are null or not of 16 bytes."""
     return ids.where(f.col("id").isNull() | (f.length("id") != SIZE)).count()
 
 
@@ -75,7 +78,7 @@ def _once(changes: list[Attachment]) -> list[Attachment]:
     """Brokers write small segments of attachments again as one, and an ingest before and one after has both.
 
     Then the changes of each process are put together, its beginning and its end once: a second beginning would look
-    like the end of one that was killed. That somebody comes or goes twice in one life does no harm.
+    like the end of one that was killed. Repeated attachments within one life do no harm.
     """
     eras = [change for change in changes if change.kind is AttachmentKind.ERA]
     if len(set(eras)) == len(eras):
@@ -93,7 +96,7 @@ def _once(changes: list[Attachment]) -> list[Attachment]:
 
 
 def writers_of(rows: list[Any]) -> tuple[tuple[int, str], ...]:
-    """Who wrote about the attachments of each broker."""
+    """The writers of each broker's attachments."""
     names = {(row.broker, row.segment) for row in rows}
     return tuple(sorted({(broker, name.writer) for broker, text in names if (name := SegmentName.parse(text))}))
 
@@ -101,10 +104,10 @@ def writers_of(rows: list[Any]) -> tuple[tuple[int, str], ...]:
 def missing_ms(
     since: Mapping[str, int], histories: Iterable[str], attachments: Iterable[str] = (), rows: Iterable[Any] = ()
 ) -> tuple[tuple[str, int], ...]:
-    """Up to when something of each writer is missing: what retention has deleted, and segments that were left out.
+    """The time up to which records of each writer are missing: deleted by retention, or in segments that were left out.
 
-    Whoever came in a segment of attachments that was left out stayed until the broker's process ended: the next
-    beginning or end of one, in `rows` of the segments that were read, is where everything is known again.
+    A peer that attached in a segment that was left out may have stayed until the broker's process ended: attachments
+    are complete again from the next start or end of a process in `rows` of the segments that were read.
     """
     missing = dict(since)
     eras = sorted((row.segment, row.ms) for row in rows if row.kind == AttachmentKind.ERA.value)
@@ -150,9 +153,9 @@ class Reporter:
 @lru_cache(maxsize=1)
 def _reporter(records: TraceRecords) -> Reporter:
     """Once for each process of a worker."""
-    shelf = FilterCache([StoragePath(uri) for uri in records.folders], records.filters_bytes_max)
+    cache = FilterCache([StoragePath(uri) for uri in records.folders], records.filters_bytes_max)
     missing = dict(records.missing_ms)
-    written = {*records.writers, *((broker, writer) for broker, own in shelf.writers.items() for writer in own)}
+    written = {*records.writers, *((broker, writer) for broker, own in cache.writers.items() for writer in own)}
     known = {writer for _, writer in written}
     strangers = max((ms for writer, ms in missing.items() if writer not in known), default=0)  # anybody's
     changes = {broker: list(own) for broker, own in records.attachments}
@@ -160,11 +163,11 @@ def _reporter(records: TraceRecords) -> Reporter:
     for broker, writer in written:
         if broker in since:
             since[broker] = max(since[broker], missing.get(writer, 0))
-    return Reporter(Tracer(shelf, changes, records.settings, since))
+    return Reporter(Tracer(cache, changes, records.settings, since))
 
 
 def _trace(batches: Iterator[pa.RecordBatch], records: TraceRecords) -> Iterator[pa.RecordBatch]:
-    """On a worker."""
+    """Runs on a worker."""
     reporter, seen = _reporter(records), set[int]()
     for ids in _chunks(batches):
         paths, firsts = reporter.trace(ids)
@@ -203,7 +206,7 @@ def _hash(text: str) -> int:
 
 
 def document(path: Path) -> dict[str, Any]:
-    """A report as a live trace gives it in JSON, without what is the message's own."""
+    """The JSON report of a live trace, without the fields that are the message's own."""
     return {key: value for key, value in to_dict(path).items() if key not in ("message", "publisher", "ms")}
 
 
@@ -232,3 +235,54 @@ def _path_row(number: int, report: str) -> tuple[Any, ...]:
         max(wrong, default=0.0),
         report,
     )
+
+
+def trace_job(run: JobRun) -> list[JobOutcome]:
+    options = run.config.trace
+    histories = _compacted(run) if options.compacted else clean_table(run.output, "histories")
+    attachments = clean_table(run.output, "attachments")
+    ids, about = run.id_rows()
+    inputs = {
+        "ids": about,
+        "histories": parts_of(histories.need()),
+        "attachments": parts_of(attachments.need()),
+        "options": asdict(options) | {"ids": ""},
+    }
+    recorded, attached = clean_table(run.output, "histories").need(), attachments.need()
+    since = recorded.inputs.get("since", {})
+    inputs["missing"] = {"since": since, "segments": sorted({*recorded.skipped, *attached.skipped})}
+
+    def rows() -> DataFrame:
+        changes = attachments.read(run.spark).collect()
+        records = TraceRecords(
+            tuple(place.uri for place in histories.folders()),
+            attachments_of(changes),
+            writers_of(changes),
+            missing_ms(since, recorded.skipped, attached.skipped, changes),
+            TrackingSettings(
+                persist_ms=options.persist_ms,
+                skew_between_brokers_ms=options.skew_between_brokers_ms,
+                forwards=options.forwards,
+            ),
+            options.filters_mb_max << 20,
+        )
+        return traces(ids, records)
+
+    def skipped() -> dict[str, str]:
+        return {**recorded.skipped, **attached.skipped, **left_out(ids=(improper(ids), IMPROPER))}
+
+    traced = run.write(run.result("traces"), inputs, rows, skipped)
+    stored = run.result("traces")
+    return [
+        traced,
+        run.write(run.result("paths"), parts_of(stored.need()), lambda: paths(stored.read(run.spark))),
+    ]
+
+
+def _compacted(run: JobRun) -> StoredTable:
+    """The compacted table; refused if older than the histories: a missing filter would give a certain, wrong "no"."""
+    stored, wanted = run.compacted(), parts_of(clean_table(run.output, "histories").need())
+    if stored.need().inputs["histories"] != wanted:
+        reason = "histories were ingested since the filters were merged; run compact first (tidings pipeline compact)"
+        raise UsageError("E_PIPELINE_INPUT", f"trace.compacted: {reason}")
+    return stored

@@ -1,6 +1,7 @@
-"""Workloads of any size: message i and subscription i depend on the seed and on i alone, whatever the parallelism."""
+"""Job `generate`: workloads of any size; message i and subscription i depend only on the seed and i."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import lru_cache, partial
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ from tidings.matching.workload import Workload
 from tidings.model.message_id import MessageId
 from tidings.model.tables import MESSAGES
 from tidings.pipeline.config import GenerateOptions
+from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import SUBSCRIPTIONS, spark_schema
 from tidings.segments.schema import arrow_schema
 
@@ -82,3 +84,12 @@ def _subscriptions(batches: Iterator[pa.RecordBatch], options: GenerateOptions) 
 def _asked(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int]]:
     for batch in batches:
         yield from zip(batch.column("start").to_pylist(), batch.column("size").to_pylist(), strict=True)
+
+
+def generate_job(run: JobRun) -> list[JobOutcome]:
+    options = run.config.generate
+    inputs = asdict(options)
+    return [
+        run.write(run.generated(MESSAGES), inputs, lambda: generated_messages(run.spark, options)),
+        run.write(run.generated(SUBSCRIPTIONS), inputs, lambda: generated_subscriptions(run.spark, options)),
+    ]

@@ -1,4 +1,4 @@
-"""From samples to throughput: every run judged by its own rules, means over those that count, with intervals.
+"""Job `measure`: judges every run by its own rules and averages the valid ones, with confidence intervals.
 
 The rules are the lab's (`tidings.lab.samples`): a run counts if the server was the bottleneck in the middle window and
 nothing was lost. One that does not keeps its reasons. Rates of a second of processor time are never averaged with
@@ -16,12 +16,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from tidings.capacity.fitting import Measurement, choose
-from tidings.capacity.processing import Errors, Fitted, Load
 from tidings.errors import TidingsError
 from tidings.extras import lazy
 from tidings.lab.samples import TWICE, RunRules, judge, of_rows, titled
+from tidings.pipeline.run import JobOutcome, JobRun, parts_of
 from tidings.pipeline.schemas import RESULTS, spark_schema
+from tidings.pipeline.storage import clean_table
 from tidings.segments.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -55,18 +55,6 @@ def simulated(rows: DataFrame) -> DataFrame:
     return own.groupBy("scenario", "metric").applyInArrow(_curves, spark_schema(RESULTS["simulated"]))
 
 
-def fits(measured: DataFrame) -> DataFrame:
-    """Every model on the points of every server in every experiment; those without a load tell nothing."""
-    told = measured.where("load <> ''")
-    return told.groupBy("experiment", "server").applyInArrow(_fit, spark_schema(RESULTS["fits"]))
-
-
-def predictions(measured: DataFrame, fitted: DataFrame) -> DataFrame:
-    best = fitted.where("best").select("experiment", "server", "model", "parameters")
-    joined = measured.where("load <> ''").join(best, ["experiment", "server"])
-    return joined.mapInArrow(_predict, spark_schema(RESULTS["predictions"]))
-
-
 def _judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [verdict(**row) for row in batch.to_pylist()]
@@ -77,7 +65,7 @@ def _judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def verdict(
     run: str, experiment: str, parameters: str, outcome: str, named: int, samples: list[dict[str, Any]] | None
 ) -> dict[str, Any]:
-    """A row of `verdicts`. `named`: how many runs have this name."""
+    """A row of `verdicts`. `named`: the number of runs with this name."""
     row: dict[str, Any] = {"run": run, "experiment": experiment, "server": "", "point": "", "load": ""}
     row |= {"valid": False, "received_per_s": None, "dispatched_per_s": None, "seconds": None}
     try:
@@ -159,51 +147,23 @@ def interval(values: list[float]) -> tuple[float, float | None, float | None]:
     return mean, deviation, factor * deviation / math.sqrt(len(values))
 
 
-def _fit(group: pa.Table) -> pa.Table:
-    types = arrow_schema(RESULTS["fits"]).remove_metadata()
-    rows = sorted(group.to_pylist(), key=lambda row: str(row["point"]))
-    return pa.Table.from_pylist(fitted_rows(rows), types)
-
-
-def fitted_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of `fits` from the points of one server in one experiment."""
-    points = [Measurement(Load(**json.loads(row["load"])), row["received_per_s"]) for row in rows]
-    head = {"experiment": rows[0]["experiment"], "server": rows[0]["server"], "points": len(points)}
-    try:
-        chosen = choose(points)
-    except TidingsError:
-        return []  # too few points, or none that tell any model's terms apart
-    nothing = Errors(math.nan, math.nan)
+def measure_job(run: JobRun) -> list[JobOutcome]:
     made = []
-    for score in chosen.scores:
-        fitted, errors, held_out = score.fitted, nothing, score.held_out or nothing
-        if fitted is not None:
-            errors = fitted.errors or nothing
-        made.append(
-            head
-            | {
-                "model": score.model,
-                "parameters": "" if fitted is None else json.dumps(fitted.parameters, sort_keys=True),
-                "error_rms": _number(errors.rms),
-                "error_max": _number(errors.max),
-                "held_out_rms": _number(held_out.rms),
-                "best": score.model == chosen.best.name,
-            }
-        )
-    return made
+    simulations = clean_table(run.output, "simulations")
+    if simulations.manifest() is not None:
+        inputs = parts_of(simulations.need())
+        curves = run.result("simulated")
+        made.append(run.write(curves, inputs, lambda: simulated(simulations.read(run.spark))))
+    return made + (_measured(run) if not made or run.has("runs", "samples") else [])
 
 
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _predict(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    names = [column.name for column in RESULTS["predictions"].columns]
-    for batch in batches:
-        rows = batch.to_pylist()
-        for row in rows:
-            server = Fitted.of(row["model"], **json.loads(row["parameters"]))
-            row["predicted_per_s"] = server.received(Load(**json.loads(row["load"])))
-        if rows:
-            types = arrow_schema(RESULTS["predictions"]).remove_metadata()
-            yield pa.RecordBatch.from_pylist([{name: row[name] for name in names} for row in rows], types)
+def _measured(run: JobRun) -> list[JobOutcome]:
+    runs, samples = clean_table(run.output, "runs"), clean_table(run.output, "samples")
+    inputs = {"runs": parts_of(runs.need()), "samples": parts_of(samples.need()), "edition": EDITION}
+    stored = run.result("verdicts")
+    judged = run.write(stored, inputs, lambda: verdicts(runs.read(run.spark), samples.read(run.spark)))
+    counted = parts_of(stored.need())
+    return [
+        judged,
+        run.write(run.result("throughput"), counted, lambda: throughput(stored.read(run.spark))),
+    ]

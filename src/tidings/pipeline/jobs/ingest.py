@@ -1,15 +1,16 @@
-"""From segments to clean tables: checked, without copies, by day.
+"""Job `ingest`: reads segments into clean tables, checked, without duplicates, partitioned by day.
 
 Workers read each new segment as a whole and check it as a broker would (checksum, table, version); Spark reads the rows
-of those that pass. One that does not is left out and named in the manifest with the reason; as soon as its size or its
-time of change is another one, it is checked again, and if it could not be read, each time. Days that new rows belong to
-are computed anew from what they held and what came; other days are not touched.
+of those that pass. One that fails is left out and named in the manifest with the reason; it is checked again when its
+size or modification time changes, and one that could not be read is tried at each run. Days that new rows belong to are
+computed again from their old and new rows; other days are not touched.
 
-What retention has deleted is in the manifest too: up to when, by writer. What was taken in before it was deleted is not
-missed.
+The manifest also records, by writer, up to which time retention has deleted segments. Segments that were ingested
+before they were deleted do not count as missing.
 
-The folder may be that of a running broker, which deletes copies of filters that have grown since, and what is too old.
-One that goes before it is read is left out until the next run, which finds the later copy or what retention says.
+The folder may be that of a running broker, which deletes copies of filters that have grown since, and old segments. A
+segment that is deleted before it is read is left out until the next run, which finds the later copy or the mark of
+retention.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,10 +24,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from tidings.errors import StoreError
+from tidings.errors import StoreError, UsageError
 from tidings.model.tables import TABLES, Table
+from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import CLEAN, DAY, DAY_OF, KEYS, spark_schema
-from tidings.pipeline.storage import WHOLE, Manifest, StoredTable
+from tidings.pipeline.storage import WHOLE, Manifest, StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import open_bytes
@@ -44,7 +46,7 @@ DAYS = range((date.min - EPOCH).days, (date.max - EPOCH).days + 1)  # that have 
 
 @dataclass(frozen=True, slots=True)
 class SegmentListing:
-    """Segments of one table: which are new since the manifest."""
+    """Segments of one table, and those that are new since the manifest."""
 
     new: list[StoragePath]  # or damaged before, and changed since
     known: list[str]  # names consumed before
@@ -53,12 +55,8 @@ class SegmentListing:
     marked: bool  # `since` has changed
 
     def __bool__(self) -> bool:
-        """Whether there is anything to take in."""
+        """Reports whether there is anything to ingest."""
         return bool(self.new) or self.marked
-
-
-def clean_table(output: StoragePath, name: str) -> StoredTable:
-    return StoredTable(output.under("clean"), CLEAN[name], by_day=True)
 
 
 def listing(source: StoragePath, stored: StoredTable) -> SegmentListing:
@@ -85,7 +83,7 @@ def listing(source: StoragePath, stored: StoredTable) -> SegmentListing:
 
 
 def _marks(places: list[StoragePath]) -> dict[str, int]:
-    """What retention says in a folder. A mark without a writer speaks of all who wrote there."""
+    """Reads the marks of retention in a folder. A mark without a writer is valid for all writers there."""
     found: dict[str, int] = {}
     writers = {name.writer for place in places if (name := SegmentName.parse(place.name)) is not None}
     for place in places:
@@ -98,7 +96,7 @@ def _marks(places: list[StoragePath]) -> dict[str, int]:
 
 
 def _since(marks: Mapping[str, int], before: Mapping[str, int], known: list[str]) -> dict[str, int]:
-    """Marks about segments that were taken in before they went are none to us.
+    """Leaves out marks about segments that were ingested before they were deleted.
 
     >>> known = ["0000000001000-b1-00000000-00000000.parquet", "0000000002000-b1-00000001-00000000.parquet"]
     >>> _since({"b1": 1001}, {}, known), _since({"b1": 2001}, {}, known), _since({"b1": 1001}, {}, [])
@@ -116,12 +114,12 @@ def _since(marks: Mapping[str, int], before: Mapping[str, int], known: list[str]
 
 
 def ingest(spark: SparkSession, source: StoragePath, output: StoragePath, name: str) -> Manifest | None:
-    """Take in what is new of one table; None: there is nothing new."""
+    """Ingest the new segments of one table; None if there are none."""
     stored, table = clean_table(output, name), TABLES[name]
     found = listing(source, stored)
     if not found:
         return None
-    found, bad = _looked_at(spark, source, stored, table, found)
+    found, bad = _checked(spark, source, stored, table, found)
     good = [place for place in found.new if place.name not in bad]
     consumed = partial(_consumed, source, stored, found, bad)
     if not good:
@@ -135,10 +133,10 @@ def ingest(spark: SparkSession, source: StoragePath, output: StoragePath, name: 
     return stored.replace_by(merged, consumed, keep=True, options=options)
 
 
-def _looked_at(
+def _checked(
     spark: SparkSession, source: StoragePath, stored: StoredTable, table: Table, found: SegmentListing
 ) -> tuple[SegmentListing, dict[str, str]]:
-    """What is new, and names of what cannot be believed; if some of it goes meanwhile, what came in its place too."""
+    """New segments and damaged ones; segments that are deleted meanwhile are replaced by their successors."""
     checked: dict[tuple[str, tuple[int, ...]], str | None] = {}
     for looks_left in reversed(range(LOOKS_MAX)):
         keys = {place: (place.name, tuple(found.stamps[place.name])) for place in found.new}
@@ -151,13 +149,13 @@ def _looked_at(
             break
         found = later
     there = {place.name for place in later.new}
-    return found, {name: why for name, why in bad.items() if name in there}  # that it is gone is said in the end
+    return found, {name: why for name, why in bad.items() if name in there}  # deleted ones are reported at the end
 
 
 def _consumed(
     source: StoragePath, stored: StoredTable, found: SegmentListing, bad: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """For the manifest, when all is read: inputs, and what was left out and why."""
+    """For the manifest, when all is read: inputs, and the segments that were left out with the reason."""
     now = listing(source, stored)
     there = {place.name for place in now.new}
     names = [place.name for place in found.new if place.name not in bad and place.name in there]
@@ -176,7 +174,7 @@ def _consumed(
 
 
 def check(spark: SparkSession, places: list[StoragePath], table: Table) -> dict[str, str]:
-    """Names of segments that cannot be believed, and why."""
+    """Names of damaged segments, with the reason."""
     slices = min(len(places), max(spark.sparkContext.defaultParallelism, len(places) // SEGMENTS_PER_TASK))
     asked = spark.createDataFrame([(place.uri,) for place in places], "uri string").repartition(slices)
     answers = asked.mapInArrow(partial(_check, table=table.name), CHECKED).where("error IS NOT NULL").collect()
@@ -184,7 +182,7 @@ def check(spark: SparkSession, places: list[StoragePath], table: Table) -> dict[
 
 
 def _check(batches: Iterator[pa.RecordBatch], table: str) -> Iterator[pa.RecordBatch]:
-    """On a worker."""
+    """Runs on a worker."""
     for batch in batches:
         uris = batch.column("uri").to_pylist()
         yield pa.RecordBatch.from_pydict(
@@ -193,7 +191,7 @@ def _check(batches: Iterator[pa.RecordBatch], table: str) -> Iterator[pa.RecordB
 
 
 def problem(uri: str, table: str) -> str | None:
-    """What is wrong with a segment; None: nothing."""
+    """The reason why a segment cannot be used; None if it can."""
     place = StoragePath.of(uri)
     name = SegmentName.parse(place.name)
     assert name is not None
@@ -208,7 +206,7 @@ def problem(uri: str, table: str) -> str | None:
 
 
 def read(spark: SparkSession, places: list[StoragePath], table: Table) -> DataFrame:
-    """Rows of segments, each with where it came from; of those that go meanwhile, perhaps none."""
+    """Rows of segments, each with its segment and position; a segment that is deleted meanwhile may give none."""
     if not places:
         return spark.createDataFrame([], spark_schema(CLEAN[table.name]))
     reader = spark.read.schema(spark_schema(table)).option("ignoreMissingFiles", "true")
@@ -238,9 +236,29 @@ def with_day(rows: DataFrame, name: str) -> DataFrame:
 
 
 def distinct_rows(rows: DataFrame, name: str) -> DataFrame:
-    """Of copies one: the filter with the highest count, else the one that was recorded first."""
+    """Removes duplicates: keeps the filter with the highest count, of other rows the one that was recorded first."""
     order = [f.col("segment"), f.col("position")]
     if name == "histories":
         order.insert(0, f.col("count").desc())
     ranked = rows.withColumn("_rank", f.row_number().over(Window.partitionBy(*KEYS[name], DAY).orderBy(*order)))
     return ranked.where("_rank = 1").drop("_rank").sortWithinPartitions(DAY, "segment", "position")
+
+
+def ingest_job(run: JobRun) -> list[JobOutcome]:
+    made = []
+    if not any(run.source.under(name).exists() for name in TABLES):
+        there = "there is no such folder" if not run.source.exists() else f"it has none of {', '.join(TABLES)}"
+        raise UsageError("E_PIPELINE_INPUT", f"input: no segments in {run.source.uri}: {there}")
+    # Histories last: a subscriber whose attachment was deleted has a mark there, which is read after the attachments.
+    for name in sorted(TABLES, key=lambda name: name == "histories"):
+        stored = clean_table(run.output, name)
+        if not listing(run.source, stored):
+            known = stored.manifest()
+            if known is not None:
+                made.append(JobOutcome(name, "up to date", known.rows, known.skipped))
+            continue
+        run.progress(f"ingesting {name}")
+        manifest = ingest(run.spark, run.source, run.output, name)
+        if manifest is not None:
+            made.append(JobOutcome(name, "written", manifest.rows, manifest.skipped))
+    return made

@@ -1,9 +1,9 @@
-"""Replay: archived messages against subscriptions, in the kernel, on the workers.
+"""Job `replay`: matches archived messages against subscriptions, in the kernel, on the workers.
 
 Each worker process builds the matcher once. A row says how many subscriptions a message matched, at how many brokers,
 and which set of brokers that is, by a number; a set's members stand beside the first message of a task that had it. The
 last row of a task carries what it has counted for each broker and subscription, so that no pair of message and
-subscription ever becomes a row. Messages that cannot be decoded have no row: nobody knows what they would match.
+subscription ever becomes a row. Messages that cannot be decoded have no row.
 
 Similarity. φ(S) of the covering paper is the share of a root's messages that are wanted by others too, once S is gone:
 by those that become roots or by those S does not cover. Whatever S covers lies below one or the other, so φ(S) is the
@@ -12,8 +12,8 @@ share of S's messages that match anything besides S.
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache, partial
 from hashlib import blake2b
 from typing import Any
 
@@ -34,6 +34,7 @@ from tidings.model.codec import decode_predicate
 from tidings.model.message_id import SIZE
 from tidings.model.predicate import Predicate
 from tidings.pipeline.distinct import distinct
+from tidings.pipeline.run import IMPROPER, JobOutcome, JobRun, left_out, parts_of
 from tidings.pipeline.schemas import RESULTS, spark_schema
 from tidings.pipeline.storage_paths import StoragePath
 
@@ -76,7 +77,7 @@ def _tables(folders: Sequence[StoragePath]) -> Iterator[tuple[StoragePath, pa.Ta
 
 
 def check_subscriptions(folders: Sequence[StoragePath]) -> None:
-    """An error that names the first row which no worker could use."""
+    """Raises an error that names the first row which no worker could use."""
     for place, table in _tables(folders):
         wrong = _wrong_row(table)
         if wrong is not None:
@@ -111,7 +112,7 @@ def _wrong_predicate(predicates: pa.ChunkedArray) -> tuple[int, str] | None:
 
 @dataclass(slots=True)
 class Sums:
-    """What a task has counted; those of all tasks are the sums of these."""
+    """The counts of a task; the job's are their sums."""
 
     router_messages: Numbers  # by router, in ascending order of routers
     router_matches: Numbers
@@ -138,7 +139,7 @@ class Sums:
 
 
 class Counting:
-    """What a task counts while it matches."""
+    """The counters of a task."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
@@ -224,7 +225,7 @@ def matches(messages: DataFrame, folders: Sequence[StoragePath]) -> DataFrame:
 
 
 def counted(messages: DataFrame) -> tuple[int, int]:
-    """How many messages there are with a proper id, and how many without: null, or not of 16 bytes."""
+    """Counts messages with a valid id and without one (null, or not of 16 bytes)."""
     proper = f.length("id") == SIZE
     (row,) = messages.agg(f.count("*").alias("all"), f.count(f.when(proper, 1)).alias("proper")).collect()
     return row["proper"], row["all"] - row["proper"]
@@ -236,7 +237,7 @@ def _replayer(folders: tuple[str, ...]) -> Replayer:
 
 
 def _replay(batches: Iterator[pa.RecordBatch], folders: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """On a worker."""
+    """Runs on a worker."""
     replayer = _replayer(folders)
     counting, held = replayer.counting(), None
     names = [column.name for column in RESULTS["matches"].columns]
@@ -287,3 +288,73 @@ def _coverers(batches: Iterator[pa.RecordBatch], folders: tuple[str, ...]) -> It
 
 def _hash(router: int) -> int:
     return int.from_bytes(blake2b(router.to_bytes(8, "little"), digest_size=8).digest(), "little")
+
+
+def replay_job(run: JobRun) -> list[JobOutcome]:
+    messages, about = run.message_rows()
+    folders, subscriptions = run.subscription_folders()
+    options = run.config.replay
+    inputs = {"messages": about, "subscriptions": subscriptions, "options": asdict(options)}
+    stored = run.result("matches")
+    counts = cache(lambda: counted(messages))
+
+    def matched_rows() -> DataFrame:
+        if options.subscriptions != "generated":
+            check_subscriptions(folders)  # refused here, not on a worker
+        return matches(messages, folders)
+
+    made = [run.write(stored, inputs, matched_rows, lambda: left_out(ids=(counts()[1], IMPROPER)))]
+    matched = {"matches": parts_of(stored.need()), "name": options.name}
+    rows = stored.read(run.spark)
+    name = f.lit(options.name).alias("replay")
+    grades = rows.groupBy(f.col("matches").alias("grade")).agg(f.count("*").alias("messages")).select(name, "*")
+    sets = rows.groupBy("destinations").agg(f.min("members").alias("routers"), f.count("*").alias("messages"))
+    made.append(run.write(run.result("grades"), matched, lambda: grades))
+    made.append(run.write(run.result("destinations"), matched, lambda: sets.select(name, "*")))
+    damaged = cache(lambda: counts()[0] - stored.need().rows)
+    summed = cache(lambda: _summed(run, folders, damaged()))
+    made.append(run.write(run.result("router_shares"), matched, lambda: summed()["router_shares"]))
+
+    def skipped() -> dict[str, str]:
+        return left_out(messages=(damaged(), "null, or damaged"))
+
+    made.append(run.write(run.result("moments"), matched, lambda: summed()["moments"], skipped))
+    return made
+
+
+def _summed(run: JobRun, folders: list[StoragePath], damaged: int) -> dict[str, DataFrame]:
+    """The tables that come of the tasks' sums and of the grades."""
+    options = run.config.replay
+    rows = run.result("matches").read(run.spark)
+    subscriptions = ReplaySubscriptions.read(folders)
+    routers = np.unique(subscriptions.routers)
+    total = Sums.empty(len(routers), len(subscriptions))
+    for row in rows.where("tally IS NOT NULL").select("tally").toLocalIterator():
+        total.add(Sums.from_bytes(bytes(row.tally), len(routers), len(subscriptions)))
+    shares = [
+        (options.name, int(router), int(messages), int(matches))
+        for router, messages, matches in zip(routers, total.router_messages, total.router_matches, strict=True)
+    ]
+    degree = similarity = None
+    if 0 < len(subscriptions) <= options.covering_max:
+        degree, similarity = _covering(run, folders, total)
+    grades = [(row.grade, row.messages) for row in run.result("grades").read(run.spark).collect()]
+    messages = sum(count for _, count in grades)
+    sums = [sum(grade**power * count for grade, count in grades) for power in (1, 2, 3)]
+    means = [one / max(messages, 1) for one in (*sums, int(total.router_messages.sum()))]
+    made = [(options.name, messages, damaged, *means, degree, similarity)]
+    return {
+        "router_shares": run.spark.createDataFrame(shares, spark_schema(RESULTS["router_shares"])),
+        "moments": run.spark.createDataFrame(made, spark_schema(RESULTS["moments"])),
+    }
+
+
+def _covering(run: JobRun, folders: list[StoragePath], total: Sums) -> tuple[float | None, float | None]:
+    """The covering degree and the mean similarity φ of roots that matched anything."""
+    count = len(total.matched)
+    found = coverers(run.spark.range(0, count, 1, min(count, 64)), folders).collect()
+    roots = {row.number for row in found if row.coverers == 0}
+    subtypes = sum(row.only in roots for row in found if row.only is not None)
+    active = [i for i in sorted(roots) if total.matched[i]]
+    similar = [1 - total.alone[i] / total.matched[i] for i in active]
+    return subtypes / len(roots), float(np.mean(similar)) if similar else None

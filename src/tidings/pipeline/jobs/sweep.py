@@ -1,14 +1,18 @@
-"""Simulator runs by the hundred: each from its name alone, so that a task that is tried again gives the same."""
+"""Job `sweep`: many simulator runs; each depends on its name only, so a repeated task gives the same result."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from hashlib import blake2b
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from tidings.errors import UsageError
 from tidings.pipeline.config import SweepOptions
+from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import RESULTS, spark_schema
+from tidings.pipeline.storage_paths import StoragePath
 from tidings.sim.scenario import Scenario
 
 
@@ -50,3 +54,16 @@ def _sweep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = [simulate(**row) for row in batch.to_pylist()]
         if rows:
             yield pa.RecordBatch.from_pylist(rows)
+
+
+def sweep_job(run: JobRun) -> list[JobOutcome]:
+    options = run.config.sweep
+    if not options.scenario:
+        raise UsageError("E_PIPELINE_INPUT", "sweep.scenario: name a scenario file")
+    try:
+        scenario = StoragePath.of(options.scenario).read().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError("E_PIPELINE_INPUT", f"sweep.scenario: {options.scenario} is no text: {error}") from None
+    Scenario.from_toml(scenario)  # refused here, not on a worker
+    inputs = asdict(options) | {"scenario": scenario}
+    return [run.write(run.result("sweeps"), inputs, lambda: sweeps(asked(run.spark, options, scenario)))]

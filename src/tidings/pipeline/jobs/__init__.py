@@ -1,0 +1,1 @@
+"""Jobs of the pipeline, one module each; `registry` lists them."""
