@@ -1,4 +1,4 @@
-"""Content filters in a topic filter: `ticks/+?price>20&region=EU`, for clients that can only name a topic.
+"""Content filters in a topic filter: `ticks/xyz?price>20&region=EU`, for clients that can only name a topic.
 
 >>> selector_of("price>20&region=EU&active=true&name!=it's")
 "price > 20 AND region = 'EU' AND active = TRUE AND name <> 'it''s'"

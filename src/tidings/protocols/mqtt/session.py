@@ -8,7 +8,7 @@ A session ends with its connection (ADR 12).
 """
 
 from enum import Enum
-from typing import NoReturn, assert_never
+from typing import Any, NoReturn, assert_never
 
 from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId, MessageIdSource
@@ -92,15 +92,19 @@ class MqttSession:
 
     def _take_packets(self) -> None:
         try:
-            if self.state in (MqttState.CONNECTING, MqttState.READY):
+            if self._reads():
                 for first, content in self._splitter.packets():
                     self._packet(first, content)
-                    if self.state not in (MqttState.CONNECTING, MqttState.READY):
+                    if not self._reads():
                         break
             if self.state is MqttState.LOGIN and self._splitter.waiting_bytes > LOGIN_BYTES_MAX:
                 raise MqttError(Reason.PACKET_TOO_LARGE, "too many bytes before the login is complete")
         except TidingsError as error:
             self._fail(error)
+
+    def _reads(self) -> bool:
+        """Packets are taken; during the login they wait."""
+        return self.state in (MqttState.CONNECTING, MqttState.READY)
 
     def frames(self, data: bytes, now_ms: int) -> None:
         """Native frames from the broker."""
@@ -235,7 +239,8 @@ class MqttSession:
         self._publisher = Publisher(self._peer, self._version, frame_max, self._next_id, self._send, self._fail_later)
         self._subscriber = Subscriber(self._peer, connect, self._send)
         self._will = connect.will
-        given, properties = connect.properties, {}
+        given = connect.properties
+        properties: dict[Property, Any] = {}
         if not self._client_id:
             self._client_id = f"auto-{broker}-{publisher}"
             properties[Property.ASSIGNED_CLIENT_ID] = self._client_id

@@ -28,7 +28,7 @@ from tidings.protocols.mqtt.packets import (
 )
 from tidings.protocols.mqtt.properties import PacketType, Property
 from tidings.protocols.mqtt.reasons import MqttError, Reason, reason_of
-from tidings.protocols.mqtt.topics import SHARE, patterns, to_topic
+from tidings.protocols.mqtt.topics import SHARE, patterns, split_conditions, to_topic
 from tidings.protocols.native.frames import FrameType
 from tidings.protocols.native.peer import Delivered, Fields, NativePeer
 
@@ -106,9 +106,9 @@ class Subscriber:
                 self._subscribe(wanted, partial(answered, place))
 
     def _plan(self, topic: TopicRequest, packet: SubscribePacket) -> MqttSubscription:
-        name, mark, conditions = topic.filter.partition("?")
+        name, conditions = split_conditions(topic.filter)
         pairs = pairs_of(packet.properties)
-        selector = both(selector_of(conditions) if mark else "", user_property(pairs, "selector"))
+        selector = both("" if conditions is None else selector_of(conditions), user_property(pairs, "selector"))
         shared = ""
         if name.startswith(SHARE):
             group, _, name = name.removeprefix(SHARE).partition("/")

@@ -31,7 +31,7 @@ def check_name(topic: str) -> str:
 
 def check_filter(filter: str) -> str:
     """A topic filter: wildcards only as whole levels, `#` only as the last one [MQTT-4.7.1-1, -2]."""
-    topic = filter.partition("?")[0]
+    topic, _ = split_conditions(filter)
     if filter.startswith(SHARE):  # [MQTT-4.8.2-1, -2]
         name, _, topic = topic.removeprefix(SHARE).partition("/")
         if not name or _WILD.search(name):
@@ -39,6 +39,16 @@ def check_filter(filter: str) -> str:
     if not topic or _FILTER_FAULT.search(topic):
         raise MqttError(Reason.TOPIC_FILTER, f"invalid topic filter {filter[:80]!r}")
     return filter
+
+
+def split_conditions(filter: str) -> tuple[str, str | None]:
+    """A topic filter and the conditions behind it, which may be a level of their own: clients check wildcards.
+
+    >>> split_conditions("ticks/xyz?price>20"), split_conditions("ticks/+/?price>20"), split_conditions("ticks/+")
+    (('ticks/xyz', 'price>20'), ('ticks/+', 'price>20'), ('ticks/+', None))
+    """
+    topic, mark, conditions = filter.partition("?")
+    return (topic.removesuffix("/"), conditions) if mark else (topic, None)
 
 
 def to_destination(topic: str) -> str:

@@ -121,7 +121,7 @@ def packets(draw: st.DrawFn, version: int) -> Packet:
         case PacketType.DISCONNECT:
             reason = draw(st.sampled_from([0, 4, 0x82])) if version == V5 else 0
             return Disconnect(reason, draw(properties_of(kind, version)))
-        case PacketType.AUTH:
+        case _:
             if version == V4:
                 return PingRequest()
             return Auth(draw(st.sampled_from([0, 0x18])), draw(properties_of(kind, version)))
