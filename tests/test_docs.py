@@ -131,7 +131,9 @@ def environment(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with warm_commands(tmp_path_factory.mktemp("warm")) as folder:
         path = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
         url = f"tidings://127.0.0.1:{broker.ports['native']}"
-        yield {**os.environ, "PATH": ":".join(path), "ROOT": str(ROOT), "TIDINGS_URL": url}
+        yield {**os.environ, "PATH": ":".join(path), "ROOT": str(ROOT), "TIDINGS_URL": url} | {
+            "TIDINGS_API_URL": f"http://127.0.0.1:{broker.ports['http']}"
+        }
 
 
 @pytest.mark.parametrize("page", sorted({one.page for one in RUN}), ids=name_of)
@@ -377,3 +379,15 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     ]
     assert missing == []
     assert trees[ROOT / "docs" / "adr"][-1] == "0*"
+
+
+def test_the_table_of_management_operations_is_that_of_the_code() -> None:
+    from tidings.broker.management.operations import OPERATIONS
+
+    _, _, rest = (ROOT / "docs" / "management.md").read_text().partition("<!-- operations: begin -->\n")
+    rows = [
+        f"| `{one.method} {one.path}` | {one.summary.rstrip('.')} | {one.right.replace('>', '`>`')} |"
+        for one in OPERATIONS
+    ]
+    head = ["| operation | does | right |", "|---|---|---|"]
+    assert rest.partition("\n<!-- operations: end -->")[0].split("\n") == [*head, *rows]

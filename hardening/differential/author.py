@@ -60,7 +60,7 @@ SYNC_RECEIPT = 1 << 31  # and above: of what a client asks for after each step
 
 @dataclass(slots=True)
 class ClientModel:
-    """What a client has by now, about: the broker may have refused some of it."""
+    """The approximate state of a client: the broker may have refused some of it."""
 
     subscriptions: set[int] = field(default_factory=set)
     transactions: set[int] = field(default_factory=set)
@@ -86,7 +86,7 @@ class Author:
         return Script(seed, ids, tuple(steps), pipelines=self.rng.random() < 0.5)
 
     def lone_publications(self) -> list[Step]:
-        """Messages one by one: after a while the broker writes each by itself, at once."""
+        """Messages one by one: after a while the broker writes each alone, at once."""
         messages = [self.message("queue:q", persistent=True) for _ in range(LONE_MESSAGES)]
         return [Send(0, (encode_publish(self.receipt(), one),), syncs=False) for one in messages]
 
@@ -279,7 +279,7 @@ class Author:
                 encode_frame(FrameType.HELLO, self.rng.randbytes(5)),
                 encode_frame(FrameType.PING, b""),
                 self.transaction(),
-                (1 << 20).to_bytes(4, "little") + self.transaction()[4:],  # more than is read before log-in
+                (1 << 20).to_bytes(4, "little") + self.transaction()[4:],  # more than is read before login
             )
         )
 

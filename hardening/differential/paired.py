@@ -34,7 +34,7 @@ class PairedBroker(Protocol):
         """Received since the last call, pings and their answers left out."""
 
     def is_open(self, connection: int) -> bool:
-        """Whether the broker has not closed it."""
+        """True while the broker has not closed it."""
 
     def disconnect(self, connection: int) -> None: ...
 

@@ -44,7 +44,7 @@ class Send:
     frames: tuple[bytes | Chosen, ...]
     leaves: bool = False
     syncs: bool = True  # afterwards, as do all others
-    hello: bytes = b""  # if it must connect: instead of its log-in
+    hello: bytes = b""  # if it must connect: instead of its login
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +65,4 @@ class Script:
     seed: int
     client_ids: tuple[str, ...]
     steps: tuple[Step, ...]
-    pipelines: bool = False  # clients do not wait for the answer to their log-in
+    pipelines: bool = False  # clients do not wait for the answer to their login

@@ -33,7 +33,7 @@ class _Disk(MemoryStore):
 
 
 class _UntimedBroker(Broker):
-    """A broker whose clock does not tick, and which hears of its disk only when it is told to (`complete`): so its disk
+    """A broker whose clock does not tick, and which hears of its disk only on `complete`: so its disk
     is as slow as the simulator's."""
 
     def __init__(self, settings: NodeSettings, store: Store, limits: BrokerLimits) -> None:

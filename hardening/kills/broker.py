@@ -2,8 +2,8 @@
 
     make crash KILLS=500
 
-Most are killed (kill -9), some again while they recover, some are asked to end (SIGTERM). One broker by itself, or
-three in a line (`crash_network`), of which the inner one is hit as well. The broker by itself has many messages under
+Most are killed (kill -9), some again while they recover, some are asked to end (SIGTERM). A single broker, or
+three in a line (`crash_network`), of which the inner one is hit as well. The single broker has many messages under
 way, or, every second time, a lone publisher's one, which it writes in another way (`node.alone`).
 
 What must hold, however often it is killed: the store opens; no message that was confirmed is lost; what comes twice is
@@ -120,7 +120,7 @@ class BrokerProcess:
 
 @dataclass(slots=True)
 class Ledger:
-    """What clients were promised, and what they saw."""
+    """Records what clients were promised, and what they saw."""
 
     confirmed: set[int] = field(default_factory=set)
     committed: set[int] = field(default_factory=set)  # groups
@@ -137,7 +137,7 @@ class Ledger:
         return wrong + self.missing()
 
     def doubled(self) -> list[tuple[str, int]]:
-        """What is sent again to a broker that began anew is another message to it; a transaction never is."""
+        """Note a message sent again to a restarted broker, which may count as another one; a transaction never does."""
         return [(name, n) for name, n in self.came_again if name == "groups" or n not in self.sent_again]
 
     def saw(self, name: str, n: int, *, marked: bool) -> None:
@@ -204,7 +204,7 @@ async def transact(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
     while not stop.is_set():
         group += 1
         try:
-            await work.rollback()  # begins anew, whatever was before
+            await work.rollback()  # starts again, whatever was before
             for n in range(group * GROUP, (group + 1) * GROUP):
                 await work.publish("queue:groups", {"n": n}, persistent=True, wait=False)
             await client.commit(work.session)
@@ -241,7 +241,8 @@ async def finish(client: Client, generation: int, finished: set[int], done: set[
 
 
 async def hurt(directory: Path, kills: int, rng: random.Random, *, alone: bool) -> Ledger:
-    """One store, so many kills; what clients noted. `alone`: there is one publisher, which waits for each receipt."""
+    """Run one store through this number of kills; return what clients noted. `alone`: there is one publisher, which
+    waits for each receipt."""
     broker = BrokerProcess(directory / "store")
     broker.start()
     url = f"tidings://127.0.0.1:{broker.port}"

@@ -49,7 +49,7 @@ def start(folder: Path, number: int, join: str, refresh_ms: int) -> BrokerProces
 
 
 def rendezvous(name: str, brokers: list[int]) -> int:
-    """Whose id is the closest to the type's name."""
+    """The broker whose id is the closest to the type's name."""
     key = NETWORK_IDS.hash(name)
     return min(brokers, key=lambda router: (NETWORK_IDS.distance(id_of(router), key), id_of(router)))
 

@@ -119,7 +119,8 @@ def judge(files: dict[str, bytes], acknowledged: int, seed: int, folder: Path) -
 
 
 def power_losses(count: int, seed: int, *, each: int = 100) -> int:
-    """So many power failures, `each` of them at instants of one process; how many batches were checked."""
+    """Run this number of power failures, `each` of them at instants of one process; return the number of batches
+    checked."""
     rng, checked = random.Random(seed), 0
     with tempfile.TemporaryDirectory() as place:
         library = build(Path(place))

@@ -49,7 +49,8 @@ def record(root: Path) -> list[str]:
 
 
 def hurt_jobs(root: Path, kills: int, rng: random.Random) -> int:
-    """So many kills; AssertionError if a table is another than without them. How many runs were completed."""
+    """Run this number of kills; AssertionError if a table differs from that without them. Returns the number of
+    completed runs."""
     options = record(root)
     drawn = root / "drawn"
     status, told = called(["generate", *options, "--output", str(drawn)], "local[2]", LITTLE).finish()
@@ -113,7 +114,7 @@ def stream(spark: Any, url: str, name: str, checkpoint: Path) -> Any:
 
 
 def batches(checkpoint: Path) -> tuple[int, int]:
-    """How many have begun, how many are done."""
+    """The numbers of batches begun and done."""
 
     def highest(log: str) -> int:
         folder = checkpoint / log
@@ -145,7 +146,8 @@ def kill_stream(driver: Driver, checkpoint: Path, *, inside: bool, delay: float)
 
 
 def hurt_stream(root: Path, kills: int, rng: random.Random) -> tuple[int, int]:
-    """So many kills; AssertionError if anything is lost or came twice. How many were inside a batch, and messages."""
+    """Run this number of kills; AssertionError if anything is lost or came twice. Returns the kills inside a batch, and
+    messages."""
     inside = published = done = 0
     with BrokerThread() as broker, sync.connect(broker.url) as client:
         client.retain("s-in", "s.in.>")

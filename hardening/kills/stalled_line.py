@@ -32,7 +32,7 @@ UNDER_WAY_MAX = 500  # publications without a receipt
 
 @dataclass(slots=True)
 class Arrivals:
-    """What one publisher sent, numbered, and in which order it came for the first time."""
+    """The numbered messages of one publisher, in the order of their first arrival."""
 
     sent: int = 0
     seen: set[int] = field(default_factory=set)

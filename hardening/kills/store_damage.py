@@ -1,6 +1,7 @@
 """Damaged stores: cut off at every byte of the last records, with flipped bits, and without one of their files.
 
-    python -m hardening.kills.store_damage 1000 [SEED]       # so many flipped bits; cuts at all bytes of the last page
+    python -m hardening.kills.store_damage 1000 [SEED]       # number of flipped bits; cuts at all bytes of the last
+    page
 
 A store whose log was cut off holds the batches before the cut, whole. After a flipped bit the store says that something
 is damaged, or nothing is; what it still has is right to the byte; and a bit in a record costs that record only. If its
@@ -25,7 +26,7 @@ from tidings.store.sqlite.store import SqliteStore
 from tidings.testing.contracts.store import check_same
 
 BATCHES = 25
-EVERY_BYTES, COARSE_BYTES = 4200, 977  # cut at each of the last so many (a page of the log), before at some
+EVERY_BYTES, COARSE_BYTES = 4200, 977  # cut at each of the last bytes (a page of the log), before at some
 STORE, LOG, LOCK, RESERVE = "store.db", "store.db-wal", "store.db.lock", "store.db.reserve"
 FIRST_PAGES = 6  # with the roots of the tables: of a file that is cut off there nothing can be found
 SAMPLE_BYTES, SAMPLE_STEP = 24, 500  # by which a batch is found in the file: several on each page
@@ -57,7 +58,7 @@ class Damaged:
         self._models: dict[int, MemoryStore] = {}
 
     def model(self, count: int) -> MemoryStore:
-        """The truth after so many batches."""
+        """The truth after this number of batches."""
         if count not in self._models:
             self._models[count] = MemoryStore()
             for number in range(1, count + 1):
@@ -70,7 +71,7 @@ class Damaged:
         return Path(shutil.copytree(self.folder / name, target)) / STORE
 
     def cut(self, size: int) -> None:
-        """Only so many bytes of the log are there."""
+        """Cut the log to this number of bytes."""
         path = self.copy("log")
         with (path.parent / LOG).open("r+b") as file:
             file.truncate(size)
@@ -96,7 +97,7 @@ class Damaged:
             store.close()
 
     def lose(self, name: str, part: str, size: int | None) -> None:
-        """Of one file only so many bytes are there; None: it is gone."""
+        """Cut one file to this number of bytes; None: remove it."""
         path, where = self.copy(name), f"{name}, {part} of {size} bytes"
         hit = path.parent / part
         if size is None:
@@ -175,7 +176,7 @@ def losses(stores: Damaged, rng: random.Random, step: int) -> int:
 
 
 def damage(flips: int, seed: int, *, cut_step: int = 1) -> tuple[int, int]:
-    """How many cuts and noticed flips there were; an AssertionError says where it went wrong."""
+    """Returns the numbers of cuts and noticed flips; an AssertionError says where it went wrong."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         stores = Damaged(Path(folder), seed)

@@ -33,7 +33,7 @@ skew_between_brokers_ms = 1000
 
 @dataclass(slots=True)
 class Seen:
-    """What clients know to have happened."""
+    """The events that clients know to have happened."""
 
     published: set[MessageId] = field(default_factory=set)
     received: set[MessageId] = field(default_factory=set)
@@ -41,7 +41,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Told:
-    """What the broker says of it in the end."""
+    """The final answers of the broker."""
 
     found: int = 0
     unknown: int = 0

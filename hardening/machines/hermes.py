@@ -167,7 +167,7 @@ class Run:
         for tag, event in self.events.items():
             if only_persistent and not event.persistent:
                 continue
-            # A persistent event that is kept for a while may also reach who subscribes meanwhile.
+            # A persistent event that is kept for a while may also reach a client that subscribes meanwhile.
             later = {id: 1 for id in event.handed if event.persistent and id.number > int(tag)}
             handed = {id: times for id, times in event.handed.items() if id in self.subscriptions}
             wanted = {id: 1 for id in event.due if id in self.subscriptions} | later

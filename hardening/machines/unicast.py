@@ -98,7 +98,7 @@ def simulate(
 
 
 def survivors(driver: UnicastHarness, graph: Graph) -> Graph:
-    """What is left: running routers and links that work both ways."""
+    """The remaining graph: running routers and links that work both ways."""
     left = Graph()
     alive = set(driver.machines)
     for node in graph:

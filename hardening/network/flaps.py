@@ -54,7 +54,7 @@ async def run(folder: Path, seconds: float, seed: int = 1, pause: tuple[float, f
 
 
 async def _heal_seconds(network: BrokerNetwork, trouble: asyncio.Task[int]) -> float:
-    """How long after the last fault all tables were right."""
+    """The time from the last fault until all tables were right."""
     await asyncio.wait([trouble])
     began = time.monotonic()
     await eventually(network.known, HEAL_SECONDS_MAX)

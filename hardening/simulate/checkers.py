@@ -1,6 +1,6 @@
-"""What must hold, by name. Safety may be asked at any time; liveness when all faults are healed and time has passed.
+"""Named checkers. Safety may be checked at any time; liveness when all faults are healed and time has passed.
 
-The truth is central: who wants what, what was published where, what the broker promised of it.
+The truth is central: all subscriptions, what was published where, what the broker promised of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,14 +44,14 @@ def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> None:
 
 def _may_double(one: SimulatedPublication, router: int, *, kept: bool) -> bool:
     """Its publisher did not know that it had arrived and sent it again. At other brokers it comes once all the same;
-    so it does at its own to what is kept (queues, durable subscriptions), unless that one has begun anew in between and
+    so it does at its own to what is kept (queues, durable subscriptions), unless that one has restarted in between and
     the message was acknowledged before. Durable subscriptions that are only read at the end get nothing twice."""
     return one.router == router and (one.stored_again if kept else len(one.clients) > 1)
 
 
 def acked_stays_acked(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> None:
-    """What was acknowledged does not come again, marked or not: not while the broker runs, and if it said that this is
-    on disk, not after a crash either."""
+    """An acknowledged message does not come again, marked or not: not while the broker runs, and if it said that this
+    is on disk, not after a crash either."""
     known = {one.id: one for one in brokers.publications}
     for mailbox in mailboxes:
         for id in mailbox.given_again():
@@ -60,14 +60,14 @@ def acked_stays_acked(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> None:
 
 
 def nothing_comes_again(mailboxes: Iterable[Mailbox], before: Mapping[Mailbox, int]) -> None:
-    """All was acknowledged and written; `before`: how much each mailbox had given when its broker began anew."""
+    """All was acknowledged and written; `before`: how much each mailbox had delivered when its broker restarted."""
     for mailbox in mailboxes:
         for one in mailbox.given[before[mailbox] :]:
             fail("acked-stays-acked", f"{mailbox.name} gave {one.id.hex()} again after a restart")
 
 
 def whole_transactions(brokers: Brokers, mailboxes: Iterable[Mailbox], groups: Iterable[Group]) -> None:
-    """A transaction is with everybody who wants it as a whole or not at all; as promised, where something was."""
+    """Every subscriber gets a transaction as a whole or not at all; as promised, where something was."""
     durable = [(one.router, one.got, one) for one in brokers.subscribers if one.durable]
     readers: list[tuple[int, Mapping[bytes, int], Subscriber | Mailbox]] = [*durable]
     readers += [(one.router, one.got, one) for one in mailboxes if one.kind != "queue"]
@@ -89,8 +89,8 @@ def whole_transactions(brokers: Brokers, mailboxes: Iterable[Mailbox], groups: I
 
 
 def order_per_publisher(brokers: Brokers, mailboxes: Iterable[Mailbox], calm: set[bytes], *, one_way: bool) -> None:
-    """What one publisher sends in one way (persistent or not) comes in that order: always at its own broker, from
-    others while the network is calm; what is persistent also amid faults, if there is only one way to each broker
+    """Messages that one publisher sends in one way (persistent or not) come in that order: always at its own broker,
+    from others while the network is calm; what is persistent also amid faults, if there is only one way to each broker
     (`one_way`), and also if the publisher's connection, or its broker, was another in between: all that is persistent
     at one router comes from one publisher. `calm`: the messages that were published and delivered in such times, and
     that were not free to be broadcast: those go by other ways than the rest, and may overtake it."""
@@ -166,7 +166,7 @@ def tracking_finds_everything(
 
 def converged(brokers: Brokers, *, pan: bool) -> str:
     """Empty if everybody reaches everybody by the shortest way, knows all present interests, and nothing is on its way;
-    otherwise what is not so yet. Pan chooses links by itself: there only that everybody is reached."""
+    otherwise what is not so yet. Pan chooses its links: there only that everybody is reached."""
     if not pan:
         try:
             brokers.check_tables()
@@ -198,7 +198,7 @@ def interests_known(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> str:
     for router, broker in running.items():
         for other, interests in truth.items():
             if other != router and broker.network.scheme.predicates.get(other, set()) != interests.rows():
-                return f"router {router} has other interests of {other} than who is subscribed there"
+                return f"router {router} knows other interests of {other} than those subscribed there"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What a seed means: each choice has a random source of its own, so to force one leaves the others as they are.
+"""Draws the choices of a seed: each has a random source of its own, so forcing one leaves the others as they are.
 
 >>> draw(1).describe() == draw(1).describe()
 True
@@ -74,6 +74,6 @@ def draw(seed: int, **forced: str) -> Choices:
 
 
 def options(choices: Choices, forced: dict[str, str]) -> str:
-    """How to say on a command line what was forced."""
+    """The command-line options that force the same choices."""
     known = asdict(choices)
     return "".join(f" --{name} {known[name]}" for name in forced)

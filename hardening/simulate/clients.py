@@ -81,8 +81,8 @@ class Mailbox:
         return list(dict.fromkeys(one.id for one in sorted(self.given)))
 
     def unmarked(self) -> list[bytes]:
-        """What came again and did not say so. Consumers look at what they were given when they please, so what counts
-        is when it came."""
+        """Messages that came again without a mark. Consumers look at deliveries when they please, so the time of
+        arrival counts."""
         seen: set[bytes] = set()
         wrong = []
         for one in sorted(self.given):
@@ -92,8 +92,8 @@ class Mailbox:
         return wrong
 
     def given_again(self) -> list[bytes]:
-        """What came once more although it was acknowledged: to a broker that has not begun anew since, or one that said
-        that this is on disk."""
+        """Messages that came once more although they were acknowledged: to a broker that has not restarted since, or
+        one that said that this is on disk."""
         tags = {(one.client.life, one.id): one.tag for one in reversed(self.acknowledged)}
         lives = {one.id: one.client.life for one in reversed(self.acknowledged) if one.confirmed}
         return [

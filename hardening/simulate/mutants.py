@@ -124,7 +124,7 @@ def _nothing(original: Method) -> Method:
 
 
 def _each(number: int) -> Callable[[Method], Method]:
-    """Every so many calls do nothing."""
+    """One in this number of calls does nothing."""
 
     def breaks(original: Method) -> Method:
         calls = count(1)
@@ -248,7 +248,7 @@ MUTANTS = (
     Mutant("loaded-damaged", "one in three loaded messages counts as damaged", Node, "loaded", _half_loaded),
     Mutant("receipt-lost", "one in ten receipts is not given", AnswerBatch, "accepted", _each(10)),
     Mutant("receipt-doubled", "receipts are given twice", AnswerBatch, "accepted", _twice),
-    Mutant("persisted-early", "Persisted is told without a write", Host, "append", _unwritten),
+    Mutant("persisted-early", "Persisted is reported without a write", Host, "append", _unwritten),
     Mutant("solo-early", "PersistNow is confirmed before it is written", Engine, "_write_alone", _confirmed_early),
     Mutant("solo-error", "PersistedNow with an error counts as written", Engine, "_answer_alone", _error_ignored, 75),
     Mutant("solo-kept", "what PersistNow wrote is not handed on", SyncWrite, "end", _nothing),

@@ -64,7 +64,7 @@ class Typed:
         self.attend()
 
     def attend(self) -> None:
-        """Who is not there, because its broker crashed, comes again."""
+        """Reconnect clients whose broker crashed."""
         for one in self.listeners:
             if not self._here(one.router, one.client):
                 one.client = self.ask(one.router, Subscribe(1, 1, "", one.selector, type=one.type))
@@ -82,7 +82,7 @@ class Typed:
         self.brokers.driver.call(str(router), act)
 
     def there(self) -> list[tuple[int, str]]:
-        """Who publishes what, of those who are there."""
+        """Connected publishers and what they publish."""
         here = [key for key, client in self.publishers.items() if self._here(key[0], client)]
         return [key for key in here if not self.brokers.frozen(key[0])]
 

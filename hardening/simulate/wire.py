@@ -218,7 +218,7 @@ class WireWorld:
         return sum(len(client.deliveries) for client in self.ledger.clients) + sum(len(one.got) for one in self.stomps)
 
     def check_clocks(self) -> None:
-        """A publisher whose clock is off is told so, and its next message has the right time."""
+        """A publisher whose clock is off gets a notice, and its next message has the right time."""
         if not self.tracked:
             return
         clocked = [one for one in self.publishers if one.clock_ms and one.attached and not one.client.ended]  # type: ignore[union-attr]
@@ -238,7 +238,7 @@ class WireWorld:
                 )
 
     def check_backlog(self) -> None:
-        """What waits for a consumer that has credit for all of it comes at once, however little its output holds."""
+        """A backlog comes at once to a consumer that has credit for all of it, however little its output holds."""
         waiting: list[WireConsumer] = []
         for box in [one for one in self.boxes if one.name == LATE]:
             publisher = Publisher(self.ledger, box.router, "late", (f"queue:{LATE}",), self.boxes, 0)

@@ -89,7 +89,7 @@ def nothing_lost(boxes: Sequence[Box], promised: Iterable[Sent], dead: dict[int,
 
 
 def whole_transfers(transfers: Iterable[Transfer], got: Counter[bytes], source: Box) -> None:
-    """What a transaction took and what it sent happened together, or not at all."""
+    """The acknowledgements and messages of a transaction happened together, or not at all."""
     for transfer in transfers:
         there = sum(got[id] > 0 for id in transfer.sent)
         expected = {0, len(transfer.sent)}
@@ -119,7 +119,7 @@ def answered_once(clients: Iterable[SimClient], sent: Iterable[Sent], alive: set
 
 
 def slow_reader(reader: SlowReader, ledger: Ledger) -> None:
-    """What its policy drops is counted, and nothing else is missing."""
+    """All that its policy drops is counted, and nothing else is missing."""
     reading, client = reader.reading, reader.client
     if reading is None or client is None or reading.began_at is None:
         return
@@ -147,7 +147,7 @@ def pushed_back(reader: SlowReader, stall_ms: int) -> None:
 
 
 def stomp(party: StompParty) -> None:
-    """What was confirmed by a RECEIPT came; what was acknowledged did not come to the same broker again."""
+    """Messages confirmed by a RECEIPT came; acknowledged ones did not come from the same broker again."""
     got = Counter(body for _, body in party.got)
     for client, receipt in party.sent:
         if receipt in client.receipts and not got[f"stomp {receipt}".encode()]:

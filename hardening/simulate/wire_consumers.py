@@ -113,7 +113,7 @@ class WireConsumer(Party):
             self._unread.append(given)
 
     def _settle(self) -> None:
-        """What the broker has read of what it was told."""
+        """Note which verdicts the broker has read."""
         if self.client is not None and self.attached and self.client.heard_out:
             for given in self._unread:
                 given.sure = True
@@ -217,7 +217,7 @@ class SlowReader(Party):
         return max(self.slept_ms, self.brokers.calendar.now - self._awake_at)
 
     def dropped(self) -> int:
-        """How many its broker says that it has dropped."""
+        """The number of messages that its broker says it has dropped."""
         broker, client = self.brokers.broker(self.router), self.client
         assert broker is not None
         assert client is not None

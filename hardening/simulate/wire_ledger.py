@@ -133,7 +133,7 @@ class Ledger:
         return sent
 
     def keeps(self, sent: Sent, boxes: Sequence[Box]) -> bool:
-        """Whether a receipt for it means that it is on the disk of the broker where it entered."""
+        """True if a receipt for it means that it is on the disk of the broker where it entered."""
         return sent.persistent and any(box.wants(sent) for box in boxes)
 
 
@@ -152,7 +152,7 @@ class Party:
 
     @property
     def there(self) -> bool:
-        """Whether its broker can be talked to now."""
+        """True if its broker can be reached now."""
         return self.brokers.broker(self.router) is not None and not self.brokers.frozen(self.router)
 
     @property

@@ -29,7 +29,7 @@ TEXTS = ("abc", "abd", "xyz")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was simulated and judged."""
+    """The result of a simulation."""
 
     brokers: int = 0
     faults: int = 0
@@ -209,7 +209,7 @@ class World:
         return attributes
 
     def stray_ms(self, router: int) -> float:
-        """How far the clock of a client of this router is ahead of the calendar."""
+        """The time by which the clock of a client of this router is ahead of the calendar."""
         return self.scenario.skews_ms[router] + self.rng.uniform(-SKEW_MS, SKEW_MS)
 
     def publish(self, router: int | None = None) -> SimulatedPublication | None:
@@ -351,7 +351,7 @@ class World:
             checkers.tracking_finds_everything(one, client.paths[0], got_by, crashed, sure=sure)
 
     def _late(self, who: Subscriber, one: SimulatedPublication) -> bool:
-        """Whether it was delivered so long after its time that a crash just then may have left no trace of it."""
+        """True if it was delivered so long after its time that a crash just then may have left no trace of it."""
         deliveries = [] if who.client is None else who.client.deliveries
         at = max((delivery.at for delivery in deliveries if delivery.message[ID] == one.id), default=one.at)
         settings = self.scenario.tracking

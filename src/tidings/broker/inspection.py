@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from tidings.broker.broker_view import BrokerView
 from tidings.broker.http.network_status import status
 from tidings.delivery.mailbox import Mailbox
-from tidings.errors import SecurityError, UsageError
+from tidings.errors import SecurityError, TidingsError, UsageError
 from tidings.kernel.clock import now_ms
 from tidings.node.clients.session import Connection, DirectSubscription, MailboxSubscription, Principal
 from tidings.node.clients.subscriptions import EVERYTHING
@@ -35,19 +35,30 @@ Item = dict[str, Any]
 
 
 def inspect(broker: BrokerView, principal: Principal, request: Inspect) -> Done | Failed:
-    if not principal.may("manage", EVERYTHING):
-        reason = f"{principal.name} may not inspect the broker: that needs the right to manage {EVERYTHING}"
-        return Failed(request.receipt, SecurityError("E_FORBIDDEN", reason))
-    if request.part == "overview":
-        found = overview(broker)
-    elif request.part in _LISTS:
-        total, items = _LISTS[request.part](broker, request)
-        found = {"total": total, "items": items}
-    else:
-        parts = ", ".join(["overview", *_LISTS])
-        return Failed(request.receipt, UsageError("E_INSPECT", f"unknown part {request.part!r}; known parts: {parts}"))
+    try:
+        found = state(broker, principal, request)
+    except TidingsError as error:
+        return Failed(request.receipt, error)
     head = {"version": VERSION, "part": request.part}
     return Done(request.receipt, {"status": _in_one_frame(head | found, broker.limits.frame_bytes_max)})
+
+
+def may_inspect(principal: Principal) -> bool:
+    return principal.may("monitor", EVERYTHING) or principal.may("manage", EVERYTHING)
+
+
+def state(broker: BrokerView, principal: Principal, request: Inspect) -> Item:
+    """A part of the broker's state; an error if the user may not see it, or there is no such part."""
+    if not may_inspect(principal):
+        reason = f"{principal.name} may not inspect the broker; that needs the right to monitor or manage {EVERYTHING}"
+        raise SecurityError("E_FORBIDDEN", reason)
+    if request.part == "overview":
+        return overview(broker)
+    if request.part not in _LISTS:
+        parts = ", ".join(["overview", *_LISTS])
+        raise UsageError("E_INSPECT", f"unknown part {request.part!r}; known parts: {parts}")
+    total, items = _LISTS[request.part](broker, request)
+    return {"total": total, "items": items}
 
 
 def _in_one_frame(answer: Item, bytes_max: int) -> str:
@@ -192,14 +203,15 @@ def _mailboxes(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """The fullest come first."""
     found = [one for one in broker.engine.mailboxes.values() if _mentions(request.containing, one.name)]
     largest = nlargest(request.offset + _count(request), found, key=lambda one: len(one.backlog))
-    return len(found), [_mailbox(one) for one in largest[request.offset :]]
+    return len(found), [mailbox_item(one) for one in largest[request.offset :]]
 
 
-def _mailbox(mailbox: Mailbox) -> Item:
+def mailbox_item(mailbox: Mailbox) -> Item:
     return {
         "name": mailbox.name,
         "kind": mailbox.kind.value,
         "waiting": len(mailbox.backlog),
+        "messages": mailbox.messages,
         "unacknowledged": mailbox.unacknowledged,
         "consumers": len(mailbox.consumers),
         "given": mailbox.given,

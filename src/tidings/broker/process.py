@@ -27,8 +27,12 @@ from tidings.broker.config.tables import Configuration, type_rules
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.connections.file_limit import raise_file_limit, remedy
 from tidings.broker.http.http_pages import HttpPages
+from tidings.broker.http.server import HttpHandler
 from tidings.broker.links.links import BrokerLinks
 from tidings.broker.logs import note
+from tidings.broker.management.api import ManagementApi
+from tidings.broker.management.call import BrokerControl
+from tidings.broker.management.operations import PREFIX
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.server import Broker
 from tidings.broker.startup import Startup, StartupOptions, prepare
@@ -92,7 +96,7 @@ class BrokerMain:
         observed = configuration.metrics.capacity or self._broker.admission is not None
         observer = self._make_observer() if self._make_observer and observed else None
         self._broker.observer = observer
-        self._pages = HttpPages(self._broker)
+        self._pages = HttpPages(self._broker, self._management())
         try:
             await self._pages.start(self._startup)
             self._watch_signals()
@@ -121,6 +125,13 @@ class BrokerMain:
             return False
         note(log, logging.INFO, "stopped")
         return True
+
+    def _management(self) -> dict[str, HttpHandler]:
+        broker = self._broker
+        if not self.configuration.metrics.api:
+            return {}
+        control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, self.check, self.reload)
+        return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
 
     def _open_store(self) -> SqliteStore:
         data = Path(self.configuration.broker.data)
@@ -198,22 +209,38 @@ class BrokerMain:
         self._stop.set()
 
     def _reload_requested(self) -> None:
-        self._tasks.spawn(self.reload())
+        self._tasks.spawn(self._reload())
 
-    async def reload(self) -> None:
-        """Apply the new configuration as a whole or, if anything in it is invalid, not at all."""
+    async def _reload(self) -> None:
+        await self.reload()
+
+    async def _prepare(self) -> Startup:
+        new = await asyncio.to_thread(prepare, self._options, tuple(self._sessions))
+        if new.users is None and self._startup.users is not None:
+            gone = self.configuration.users_file
+            raise ConfigError([f"{gone}: the users file is missing; restore it, or restart without users"])
+        return new
+
+    async def check(self) -> list[str]:
+        """The problems of the configuration files as they are now."""
+        try:
+            await self._prepare()
+        except ConfigError as error:
+            return error.problems
+        return []
+
+    async def reload(self) -> list[str]:
+        """Apply the new configuration as a whole or, if anything in it is invalid, not at all; returns its problems."""
         async with self._reloading:
             try:
-                new = await asyncio.to_thread(prepare, self._options, tuple(self._sessions))
-                if new.users is None and self._startup.users is not None:
-                    gone = self.configuration.users_file
-                    raise ConfigError([f"{gone}: the users file is missing; restore it, or restart without users"])
+                new = await self._prepare()
             except ConfigError as error:
                 for problem in error.problems:
                     note(log, logging.ERROR, "configuration not reloaded", problem=problem)
-                return
+                return error.problems
             old, self._startup = self._startup, new
             await self._apply(old, new)
+            return []
 
     async def _apply(self, old: Startup, new: Startup) -> None:
         configuration = new.configuration

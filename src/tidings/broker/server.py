@@ -30,6 +30,7 @@ from tidings.broker.inspection import inspect
 from tidings.broker.links.links import BrokerLinks, LinkServices, NoLinks, Peers
 from tidings.broker.log_rate_limit import LogRateLimit
 from tidings.broker.logs import note
+from tidings.broker.management.session import ManagementServices
 from tidings.broker.security.guard import Guard, OpenGuard
 from tidings.broker.security.login import Login
 from tidings.broker.store_thread import StoreThread, WriteNow
@@ -109,6 +110,15 @@ class Broker:
             self.forwarder, self.handshakes.connection_limits, self.flushing, self.step, self._handle_events, self.lines
         )
         self.make_connection = self._connection_maker().make
+        self.management = ManagementServices(
+            self.forwarder,
+            self.flushing.ends,
+            self.step,
+            self.clients.after,
+            self.login.log_in,
+            lambda number: self.engine.view.connections[number].principal,
+            lambda: self.limits.frame_bytes_max,
+        )
         self.links = self._make_links(peers)
         self._base_ms = time.time() * 1000 - time.monotonic() * 1000
 
@@ -229,6 +239,9 @@ class Broker:
         """Other limits and users, for clients that log in from now on."""
         self.limits, self.login.guard = limits, guard
         self.step(inputs.Reconfigured(limits, guard.open))
+
+    def end_client(self, number: int, code: str, reason: str) -> None:
+        self._step_and_follow(inputs.EndClient(number, code, reason))
 
     def view(self) -> BrokerView:
         """A snapshot of the broker for inspection and metrics."""

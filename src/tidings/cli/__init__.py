@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 COMMANDS = {  # each with the first sentence of its help
     "broker": "Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.",
+    "connection": "List and close client connections.",
     "console": "Show brokers in a browser: map, rates, queues, subscriptions, traces, capacity.",
     "demo": "Two minutes with a network of brokers: market data, a trace, a failure, a prediction, Spark, a report.",
     "durable": "List and remove durable subscriptions of all users.",
@@ -27,7 +28,9 @@ COMMANDS = {  # each with the first sentence of its help
     "pipeline": "Compute tables, traces, models and figures from segments with Spark.",
     "plan": "Compute settings from requirements.",
     "pub": "Publish messages.",
+    "queue": "List, create, browse, purge, move and delete queues.",
     "sim": "Simulate networks of brokers in virtual time.",
+    "status": "Show the state of a broker.",
     "sub": "Print messages as they arrive.",
     "trace": "Show the brokers that a message passed and its receivers.",
     "tracking": "Maintain the tracking records of brokers.",

@@ -24,14 +24,14 @@ from typing import Any
 from tidings.client.message_builder import compose
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
-from tidings.model.message import PRIORITY_DEFAULT, Message
+from tidings.model.message import Message
 from tidings.model.message_id import MessageId
+from tidings.model.message_json import BASE64, FLOAT, message_to_object
 from tidings.model.values import Value
 
 LINE_BYTES_MAX = 32 << 20
 CHUNK_BYTES = 64 << 10
 CHUNKS_MAX = 8  # read ahead
-_BASE64, _FLOAT = "base64", "float"
 _SOME_ID, _SOMEWHERE = MessageId(1, 1, 1 << 40, 0), Destination.parse("somewhere")
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
@@ -60,26 +60,7 @@ _IGNORED = {"id", "redelivered", "attempt"}  # written by `sub`; assigned again 
 
 
 def to_json(message: Message, attempt: int) -> str:
-    body, encoding = _text(message.body)
-    made: dict[str, Any] = {
-        "id": str(message.id),
-        "destination": str(message.destination),
-        "properties": {name: _json_value(value) for name, value in message.properties.items()},
-        "body": body,
-    }
-    if encoding:
-        made["body_encoding"] = encoding
-    made["redelivered"] = attempt > 1
-    if attempt > 1:
-        made["attempt"] = attempt
-    if message.persistent:
-        made["persistent"] = True
-    if message.priority != PRIORITY_DEFAULT:
-        made["priority"] = message.priority
-    for name in ("correlation_id", "reply_to", "type"):
-        if (value := getattr(message, name)) is not None:
-            made[name] = str(value)
-    return json.dumps(made, ensure_ascii=False, allow_nan=False)
+    return json.dumps(message_to_object(message, attempt), ensure_ascii=False, allow_nan=False)
 
 
 def from_json(text: str, number: int) -> JsonLine:
@@ -172,7 +153,7 @@ def _line(read: dict[str, Any], number: int) -> JsonLine:
 
 
 def _body(body: object, encoding: object) -> bytes:
-    if not isinstance(body, str) or encoding not in ("", _BASE64):
+    if not isinstance(body, str) or encoding not in ("", BASE64):
         raise UsageError("E_JSONL", 'body must be a string; body_encoding, if present, must be "base64"')
     try:
         return base64.b64decode(body, validate=True) if encoding else body.encode()
@@ -181,25 +162,12 @@ def _body(body: object, encoding: object) -> bytes:
 
 
 def _value(name: str, value: Any) -> Value:
-    if isinstance(value, dict) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
-        return base64.b64decode(value[_BASE64], validate=True)
-    if isinstance(value, dict) and value.keys() == {_FLOAT} and str(value[_FLOAT]) in _INFINITE:
-        return _INFINITE[str(value[_FLOAT])]
+    if isinstance(value, dict) and value.keys() == {BASE64} and isinstance(value[BASE64], str):
+        return base64.b64decode(value[BASE64], validate=True)
+    if isinstance(value, dict) and value.keys() == {FLOAT} and str(value[FLOAT]) in _INFINITE:
+        return _INFINITE[str(value[FLOAT])]
     if isinstance(value, bool | int | float | str):
         return value
     raise UsageError(
         "E_JSONL", f'property {name!r} must be a string, number, boolean, {{"base64": …}} or {{"float": …}}'
     )
-
-
-def _json_value(value: Value) -> object:
-    if isinstance(value, float) and math.isinf(value):
-        return {_FLOAT: str(value)}
-    return {_BASE64: base64.b64encode(value).decode()} if isinstance(value, bytes) else value
-
-
-def _text(body: bytes) -> tuple[str, str]:
-    try:
-        return body.decode(), ""
-    except UnicodeDecodeError:
-        return base64.b64encode(body).decode(), _BASE64

@@ -7,14 +7,14 @@ waits, so it stands in a small heap beside the array, and the smaller of both he
 middle (a consumer with a selector) is noted in a set until the head passes it.
 
 >>> backlog = Backlog()
->>> for seq in (1, 2, 3): backlog.add(Place(seq, 4))
->>> backlog.add(Place(4, 9))
+>>> for seq in (1, 2, 3): backlog.add(BacklogPosition(seq, 4))
+>>> backlog.add(BacklogPosition(4, 9))
 >>> backlog.take(), backlog.take(), len(backlog)
-(Place(seq=4, priority=9), Place(seq=1, priority=4), 2)
->>> backlog.put_back(Place(1, 4))
+(BacklogPosition(seq=4, priority=9), BacklogPosition(seq=1, priority=4), 2)
+>>> backlog.put_back(BacklogPosition(1, 4))
 >>> [place.seq for place in backlog.scan()]
 [1, 2, 3]
->>> for seq in (7, 6): backlog.add(Place(seq, 4))
+>>> for seq in (7, 6): backlog.add(BacklogPosition(seq, 4))
 >>> [place.seq for place in backlog.scan()]
 [1, 2, 3, 6, 7]
 """
@@ -32,14 +32,14 @@ _DOWNWARDS = tuple(reversed(range(PRIORITIES)))
 
 
 class BacklogPosition(NamedTuple):
-    """Where a message stands: its number and the priority that puts it before or behind others."""
+    """The place of a message: its number and the priority that puts it before or behind others."""
 
     seq: int
     priority: int
 
 
 def behind(place: BacklogPosition) -> list[int]:
-    """What `scan` must be given to go on behind this place."""
+    """The argument of `scan` to go on behind this place."""
     after = [0] * PRIORITIES
     after[place.priority] = place.seq
     after[place.priority + 1 :] = [SEQ_MAX] * (PRIORITIES - place.priority - 1)
@@ -113,7 +113,7 @@ class _Lane:
 
 
 class Backlog:
-    """What waits in one mailbox."""
+    """The waiting messages of one mailbox."""
 
     __slots__ = ("_lanes", "_length")
 
@@ -157,12 +157,12 @@ class Backlog:
         self._length -= 1
 
     def holds(self, place: BacklogPosition) -> bool:
-        """Whether it waits."""
+        """True if it waits."""
         lane = self._lanes[place.priority]
         return lane is not None and lane.holds(place.seq)
 
     def scan(self, after: Sequence[int] = (0,) * PRIORITIES) -> Iterator[BacklogPosition]:
-        """What waits above the number `after` of its priority, in the order it would be taken."""
+        """Messages that wait above the number `after` of their priority, in the order they would be taken."""
         for priority in _DOWNWARDS:
             lane = self._lanes[priority]
             if lane is not None:

@@ -80,7 +80,7 @@ class Unpacked:
 
 @dataclass(frozen=True, slots=True)
 class BatchLayout:
-    """Where the records of a blob are; those of `good` passed their checksum."""
+    """The positions of the records in a blob; those of `good` passed their checksum."""
 
     head: Head
     starts: Ints

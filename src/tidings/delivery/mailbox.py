@@ -7,7 +7,7 @@ goes to the dead letters.
 
     offer ──► backlog ──dispatch──► consumer.unacknowledged ──acknowledge──► gone
                  ▲                        │
-                 └──────give back─────────┘  (refused, consumer lost; tries counted, at the limit: dead letter)
+                 └───────return───────────┘  (refused, consumer lost; tries counted, at the limit: dead letter)
 
 Consumers are served in turn, each up to its credit. With selectors (queues only) a message goes to the next
 consumer in turn that accepts it, and each consumer remembers how far it has looked, so that nothing is tested twice.
@@ -43,7 +43,7 @@ DURABLE = {MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE, M
 
 
 class SlowPolicy(Enum):
-    """What happens when consumers cannot keep up."""
+    """The action taken when consumers cannot keep up."""
 
     PUSH_BACK = "push-back"
     DROP_OLDEST = "drop-oldest"
@@ -64,14 +64,14 @@ class Consumer:
     unacknowledged: dict[int, BacklogPosition] = field(default_factory=dict)  # by tag, in delivery order
     looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
     avoids: set[int] = field(default_factory=set)  # what it has sent elsewhere
-    draining: int = 0  # the receipt of who wants to know when there is nothing more to give out; 0: nobody
+    draining: int = 0  # the receipt of a `Drain` to be answered when nothing more can be delivered; 0: none
 
     @property
     def ready(self) -> bool:
         return self.active and self.credit > 0 and self.room_bytes > 0
 
     def up_to(self, last: int) -> list[int]:
-        """What it has and was given up to this tag."""
+        """The unacknowledged deliveries of this consumer up to this tag."""
         tags = []
         for tag in self.unacknowledged:  # they rise
             if tag > last:
@@ -81,7 +81,7 @@ class Consumer:
 
 
 class Tries(NamedTuple):
-    """How often a message was given out before."""
+    """The number of times a message was delivered before."""
 
     counted: int = 0  # towards the limit
     spared: int = 0  # it was given to somebody, who most likely never came to it
@@ -105,7 +105,7 @@ _COUNTED_MAX, _SPARED_MAX = (1 << _SPARED_SHIFT) - 1, (1 << 32 - _SPARED_SHIFT) 
 NEW, PERHAPS_SEEN = Tries(), Tries(spared=1)
 
 
-class Delivery(NamedTuple):
+class MailboxDelivery(NamedTuple):
     consumer: Consumer
     tag: int
     attempt: int  # 1 for the first; above that the message is redelivered
@@ -136,6 +136,7 @@ class Mailbox:
         self.expired: list[
             BacklogPosition
         ] = []  # of the last dispatch: found to be too late, with nobody until finished
+        self.messages = 0  # held: waiting, with a consumer, in a transaction or on their way elsewhere
         self.bytes = 0  # of what it holds in memory, if it is not durable
         self.taken_ms = 0  # when a consumer last acknowledged, or something came to an empty mailbox
         self.stalled = False  # nobody takes anything: it loses messages instead of holding up publishers
@@ -155,12 +156,13 @@ class Mailbox:
 
     @property
     def given(self) -> int:
-        """How many deliveries there were, tries of the same message included."""
+        """The number of deliveries, repeated ones of the same message included."""
         return self._next_tag - 1
 
     def offer(self, place: BacklogPosition, *, size: int = 0, tries: Tries = NEW) -> None:
         """A message to be given out; after a crash `tries` says how often that may have happened before."""
         self.backlog.add(place)
+        self.messages += 1
         if place.seq > self._newest:
             self._newest = place.seq
         else:
@@ -170,7 +172,7 @@ class Mailbox:
         if tries.given:
             self._tries[place.seq] = tries
 
-    def hand_on(self, place: BacklogPosition, message: bytes) -> Delivery | None:
+    def hand_on(self, place: BacklogPosition, message: bytes) -> MailboxDelivery | None:
         """Give a message that the store has to the only consumer, past the backlog; None: it is to be offered."""
         if len(self.consumers) != 1 or self.backlog:
             return None
@@ -178,10 +180,11 @@ class Mailbox:
         picky = consumer.accepts is not None or consumer.avoids
         if picky or consumer.settles or consumer.draining or not consumer.ready:
             return None
+        self.messages += 1
         return self._give(consumer, place, message)
 
     def deliveries(self, seq: int) -> int:
-        """How often this message was given out before."""
+        """The number of times this message was delivered before."""
         return self._tries.get(seq, NEW).given
 
     def attach(self, consumer: Consumer) -> None:
@@ -196,7 +199,7 @@ class Mailbox:
             self.put_back(place)
         return self.retry(places[:1])
 
-    def dispatch(self, now_ms: int) -> list[Delivery]:
+    def dispatch(self, now_ms: int) -> list[MailboxDelivery]:
         """Give out what consumers have credit for.
 
         What turns out to be too late is noted in `expired`; a message whose bytes are only in the store is noted in
@@ -285,6 +288,7 @@ class Mailbox:
 
     def finish(self, seq: int) -> None:
         """This mailbox is done with the message."""
+        self.messages -= 1
         self._tries.pop(seq, None)
         for consumer in self.consumers:
             consumer.avoids.discard(seq)
@@ -307,7 +311,7 @@ class Mailbox:
             self.finish(place.seq)
         return taken
 
-    def _dispatch_selective(self, now_ms: int, ready: list[Consumer]) -> list[Delivery]:
+    def _dispatch_selective(self, now_ms: int, ready: list[Consumer]) -> list[MailboxDelivery]:
         given = []
         start = [min(looked) for looked in zip(*(consumer.looked for consumer in ready), strict=True)]
         leaving: list[BacklogPosition] = []  # only once the scan is over
@@ -368,11 +372,11 @@ class Mailbox:
         self.backlog.remove(place)
         self.expired.append(place)
 
-    def _give(self, consumer: Consumer, place: BacklogPosition, message: bytes) -> Delivery:
+    def _give(self, consumer: Consumer, place: BacklogPosition, message: bytes) -> MailboxDelivery:
         tag = self._next_tag
         self._next_tag += 1
         consumer.credit -= 1
         consumer.room_bytes -= len(message)
         consumer.unacknowledged[tag] = place
         before = self._tries.get(place.seq)
-        return Delivery(consumer, tag, 1 if before is None else before.given + 1, message)
+        return MailboxDelivery(consumer, tag, 1 if before is None else before.given + 1, message)

@@ -4,10 +4,10 @@ A message that waits in several mailboxes is kept once. One that the store has t
 again when a consumer is ready for it, so nothing is kept about it meanwhile: absent means "the store has it". One
 that is only here must stay. Hence two figures: `bytes`, what is in memory now, and `pinned_bytes`, what cannot leave.
 
->>> depot = Depot(bytes_max=10)
->>> depot.add(1, b"12345678", holders=1, stored=True)
->>> depot.add(2, b"12345678", holders=1, stored=False)
->>> depot.shrink(), depot.get(1), depot.get(2).message
+>>> cache = MessageCache(bytes_max=10)
+>>> cache.add(1, b"12345678", holders=1, stored=True)
+>>> cache.add(2, b"12345678", holders=1, stored=False)
+>>> cache.shrink(), cache.get(1), cache.get(2).message
 (8, None, b'12345678')
 """
 

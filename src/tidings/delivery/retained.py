@@ -8,14 +8,14 @@ Age and size are kept for *pieces*, about a 64th of what may stay, not for messa
 and a number of bytes, and goes as a whole. The list of pieces is small enough to be stored with each new one. What
 came after the last piece that was stored is less than one, which is what a restart takes it for.
 
->>> kept = Retained(7, "retained:audit", Depot(1 << 20), Retention(age_ms=60_000, bytes_max=6400))
->>> for seq in range(1, 9): kept.offer(Place(seq, 4), size=1000)
+>>> kept = RetainedMailbox(7, "retained:audit", MessageCache(1 << 20), Retention(age_ms=60_000, bytes_max=6400))
+>>> for seq in range(1, 9): kept.offer(BacklogPosition(seq, 4), size=1000)
 >>> kept.look(now_ms=1000), kept.over(now_ms=1000), kept.over(now_ms=70_000)
 (True, 2, 8)
 >>> kept.release(2), kept.range, kept.after(4, 2)
 ([1, 2], (2, 8), [5, 6])
 
-What is gone is told by the last message that is, not by the first that is left: the numbers between two messages are
+What is gone is stated by the last message that is, not by the first that is left: the numbers between two messages are
 those of other mailboxes, and nobody has missed anything there. A message that was given up in the middle is remembered
 by itself.
 """
@@ -37,7 +37,7 @@ PIECES = 64
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long messages stay; `destination` is what they were subscribed from."""
+    """The time for which messages are kept; `destination` is the destination of the subscription."""
 
     age_ms: int = 0  # 0: whatever their age
     bytes_max: int = 0
@@ -61,7 +61,7 @@ class Piece(NamedTuple):
     bytes: int
 
 
-class Retained(Mailbox):
+class RetainedMailbox(Mailbox):
     def __init__(self, number: int, name: str, message_cache: MessageCache, retention: Retention) -> None:
         super().__init__(number, name, MailboxKind.RETAINED, message_cache)
         self.retention = retention
@@ -146,7 +146,7 @@ class Retained(Mailbox):
         self._settle_lost()
 
     def _settle_lost(self) -> None:
-        """What has nothing kept before it any more is gone like all the rest there."""
+        """Merge lost messages with no kept message before them into the common lower end."""
         oldest = self.backlog.oldest()
         while self._lost and (oldest is None or self._lost[0] < oldest):
             self._released = max(self._released, self._lost.pop(0))

@@ -1,4 +1,4 @@
-"""What must outlive the process: records in, state out.
+"""Interface of the store, which keeps what must outlive the process: records in, state out.
 
 The store is a journal. Its unit is the *batch*: a sequence of records that becomes durable as a whole or not at
 all. What the journal amounts to is a small state: which mailboxes there are, which messages wait in which of them,
@@ -82,8 +82,8 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How often a message that still waits was delivered from this mailbox (`Tries.number`: 32 bits that the store only
-    keeps)."""
+    """The number of deliveries of a message that still waits in this mailbox (`Tries.number`: 32 bits that the store
+    only keeps)."""
 
     mailbox: int
     seq: int
@@ -112,7 +112,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits in one mailbox, in order; compact, because it may be millions."""
+    """The messages waiting in one mailbox, in order; compact, because there may be millions."""
 
     seqs: "array[int]" = field(default_factory=lambda: array("Q"))
     priorities: "array[int]" = field(default_factory=lambda: array("B"))
@@ -152,7 +152,7 @@ class Store(Protocol):
         """Housekeeping; to be called when nothing waits to be written. True: there is more to do."""
 
     def has_room(self) -> bool:
-        """Whether there is room for messages beyond what the store needs for itself."""
+        """True if there is room for messages beyond what the store needs for itself."""
 
     def close(self) -> None:
         """Nothing but a second `close` may follow."""

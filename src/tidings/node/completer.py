@@ -43,13 +43,13 @@ class Completer:
         self,
         journal: Journal,
         outbox: AnswerBatch,
-        office: MailboxService,
+        service: MailboxService,
         publishing: Publications,
         request_handler: RequestHandler,
         retaining: RetainedSubscriptions,
         network: Network | None,
     ) -> None:
-        self._journal, self._outbox, self._office = journal, outbox, office
+        self._journal, self._outbox, self._service = journal, outbox, service
         self._publishing, self._request_handler, self._retaining, self._network = (
             publishing,
             request_handler,
@@ -81,12 +81,12 @@ class Completer:
             raise
 
     def complete(self, completion: Completion, error: TidingsError | None) -> None:
-        """What it waited for is durable, or (`error`) was refused."""
+        """Carry out a completion: what it waited for is durable, or (`error`) was refused."""
         match completion:
             case OfferMessage():  # the most frequent one
-                self._office.written(completion, error)
+                self._service.written(completion, error)
             case ConfirmRepeat():
-                self._office.decide_repeat(completion)
+                self._service.decide_repeat(completion)
             case ConfirmEntry():
                 self._publishing.confirm_entry(completion, error)
             case PublishEvent():
@@ -129,7 +129,7 @@ class Completer:
             case DeliverRelayed():
                 network.store_and_forward.deliver_relayed(completion, error)
             case TakeRelay():
-                if network.intake.complete(completion, error):
+                if network.relay_inbox.complete(completion, error):
                     self.complete_all(self._journal.withdraw(completion.life), error)
             case ConfirmHandOver():
                 network.scheme_forwarding.complete(completion, error)

@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeAlias
 
 from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.mailbox import NEW, Mailbox, Tries
-from tidings.delivery.retained import Retained
+from tidings.delivery.retained import RetainedMailbox
 from tidings.errors import TidingsError
-from tidings.node.clients.session import Connection, MailboxSubscription, Transaction
+from tidings.node.clients.session import Connection, MailboxSubscription, OpenTransaction
 from tidings.node.requests import Commit, Done
 from tidings.overlay.effects import Router
 
@@ -27,7 +27,7 @@ from tidings.overlay.effects import Router
 
 
 class Offer(NamedTuple):
-    """A message for mailboxes; its fields are the parameters of `PostOffice.offer`."""
+    """A message for mailboxes; its fields are the parameters of `MailboxService.offer`."""
 
     seq: int
     message: bytes
@@ -126,7 +126,7 @@ class CommitTransaction:
 
     client: Connection
     request: Commit
-    transaction: Transaction
+    transaction: OpenTransaction
     publications: tuple[PublicationStored, ...]
     key: str  # of `Once`; empty: none
     before: int  # its number before this commit
@@ -172,14 +172,14 @@ class AnswerRetention:
 
     connection: int
     receipt: int
-    mailbox: Retained
+    mailbox: RetainedMailbox
 
 
 # --- between brokers ----------------------------------------------------------------------------------------------
 
 
 class ForwardMessage(NamedTuple):
-    """Durable: the message waits to be sent to these routers. Refused: nothing; who sent it is told by another
+    """Durable: the message waits to be sent to these routers. Refused: nothing; the sender is informed by another
     completion of the batch. Crash: it waits, read from the store."""
 
     seq: int
@@ -213,7 +213,7 @@ class DeliverRelayed(NamedTuple):
 
 
 class TakeRelay(NamedTuple):
-    """Durable: the neighbour is told that the copy is taken. Refused: the copy waits here, and what came behind it by
+    """Durable: the neighbour gets `Taken` for the copy. Refused: the copy waits here, and what came behind it by
     the same link is withdrawn from the journal; or the link is given up, if no store can keep the copy. Crash: the
     neighbour sends it again, and it is known by its id."""
 
@@ -224,7 +224,7 @@ class TakeRelay(NamedTuple):
 
 
 class ConfirmHandOver(NamedTuple):
-    """Durable: the routing scheme is told that an event is safe here. Refused: that it is not, and comes again. Crash:
+    """Durable: the routing scheme learns that an event is safe here. Refused: that it is not, and comes again. Crash:
     it comes again, and is known by its id."""
 
     type: str

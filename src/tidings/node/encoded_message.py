@@ -1,4 +1,4 @@
-"""What the node must know of an encoded message, without decoding the rest (docs/wire.md)."""
+"""Reads the fields of an encoded message that the node needs, without decoding the rest (docs/wire.md)."""
 
 from tidings.kernel.codec import decode_message
 from tidings.model.destination import Destination

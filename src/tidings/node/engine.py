@@ -95,8 +95,8 @@ class Engine:
         self._clients = ClientSessions(plane, node, settings, clients, clocks, self._out, self._turn)
         self._links = None if node.network is None else LinkSessions(plane, node.network, secret)
         self._solo = SoloPublisher(settings.pieces.solo_messages)
-        self._alone: Published | None = None  # is being written by itself
-        self._handed_on = True  # what was written by itself
+        self._alone: Published | None = None  # is being written alone
+        self._handed_on = True  # what was written alone
         self._unfinished = False  # the node's turn is due
         self._requests_max = requests_max
         self.view = View(node, self._clients)
@@ -108,31 +108,30 @@ class Engine:
 
     def recover(self, now: Now, recovered: Recovered, recent: Iterable[bytes] = ()) -> None:
         """Stand where the store says the broker stood; before the first step. `recent`: the messages of
-        `repeats.recent_seqs`, so that one that is sent again is known."""
+        `publish_dedup.recent_seqs`, so that one that is sent again is known."""
         self.node.recover(recovered, now.steady_ms)
-        self.node.mailbox_service.repeats.recover(recent)
+        self.node.mailbox_service.publish_dedup.recover(recent)
 
     def start_tracking(self, now: Now, past: Iterable[Attachment], stored_ms: Mapping[int, int]) -> None:
-        """What earlier processes have recorded (`Recorder.start`); after `recover`."""
+        """Load what earlier processes have recorded (`Recorder.start`); call after `recover`."""
         self.node.start_tracking(now.wall_ms, past, stored_ms)
 
-    def step(self, now: Now, told: Input) -> list[Effect]:
+    def step(self, now: Now, incoming: Input) -> list[Effect]:
         node = self.node
         if node.network is not None:
             node.network.clock.at(now.steady_ms)
         self._hand_on(now)
-        match told:
+        match incoming:
             case inputs.PlaneReady():
                 self._take_events(now, alone=True)
                 if self._alone is None and self._unfinished:
                     self._turn(now)
                 return self._take()
-            case inputs.Persisted(tickets, error):
-                for ticket in tickets:
-                    self._pass(now, node.persisted(ticket, error))
+            case inputs.Persisted():
+                self._persisted(now, incoming)
                 return self._take()
             case inputs.PersistedNow() | inputs.PersistLate() | inputs.NotPersisted():
-                self._answer_alone(told)
+                self._answer_alone(incoming)
                 return self._take()
             case inputs.Loaded(asked, messages, damaged):
                 node.loaded(now.wall_ms, asked, messages, damaged)
@@ -156,7 +155,7 @@ class Engine:
                 | fx.Carried()
                 | fx.Timer()
             ):
-                self._link_input(now, told)
+                self._link_input(now, incoming)
             case (
                 inputs.ClientOpened()
                 | inputs.ClientLost()
@@ -170,33 +169,37 @@ class Engine:
                 | inputs.LoginRefused()
                 | inputs.Inspected()
             ):
-                self._client_input(now, told)
+                self._client_input(now, incoming)
             case _:
-                assert_never(told)
+                assert_never(incoming)
         self._turn(now)
-        if isinstance(told, inputs.Tick):
+        if isinstance(incoming, inputs.Tick):
             self._pass(now, node.retry())
         return self._take()
 
+    def _persisted(self, now: Now, incoming: inputs.Persisted) -> None:
+        for ticket in incoming.tickets:
+            self._pass(now, self.node.persisted(ticket, incoming.error))
+
     # --- inputs -----------------------------------------------------------------------------------------------------
 
-    def _client_input(self, now: Now, told: inputs.ClientInput) -> None:
+    def _client_input(self, now: Now, incoming: inputs.ClientInput) -> None:
         clients = self._clients
-        if isinstance(told, inputs.ClientOpened):
-            clients.opened(told.connection, told.session, told.address)
-        elif isinstance(told, inputs.ClientLost):
+        if isinstance(incoming, inputs.ClientOpened):
+            clients.opened(incoming.connection, incoming.session, incoming.address)
+        elif isinstance(incoming, inputs.ClientLost):
             self._take_events(now, alone=False)  # what it published before it left counts
-            clients.lost(told.connection)
-        elif isinstance(told, inputs.Reconfigured):
-            clients.configure(told.limits, open=told.open)
-        elif (client := clients.by_connection.get(told.connection)) is not None:  # otherwise it has left meanwhile
-            self._told_of_client(now, client, told)
+            clients.lost(incoming.connection)
+        elif isinstance(incoming, inputs.Reconfigured):
+            clients.configure(incoming.limits, open=incoming.open)
+        elif (client := clients.by_connection.get(incoming.connection)) is not None:  # otherwise it has left meanwhile
+            self._input_of_client(now, client, incoming)
 
-    def _told_of_client(self, now: Now, client: ClientSession, told: inputs.OfClient) -> None:
+    def _input_of_client(self, now: Now, client: ClientSession, incoming: inputs.OfClient) -> None:
         clients = self._clients
-        match told:
+        match incoming:
             case inputs.LoggedIn():
-                clients.logged_in(now, client, told)
+                clients.logged_in(now, client, incoming)
             case inputs.LoginRefused(error=error):
                 clients.fail(now, client, error)
             case inputs.Inspected(outcome=outcome):
@@ -213,32 +216,32 @@ class Engine:
             case inputs.RefuseClient(reason=reason):
                 clients.refuse(now, client, reason)
             case _:
-                assert_never(told)
+                assert_never(incoming)
 
-    def _link_input(self, now: Now, told: inputs.LinkInput) -> None:
+    def _link_input(self, now: Now, incoming: inputs.LinkInput) -> None:
         network, links = self.node.network, self._links
         assert network is not None
         assert links is not None
-        match told:
+        match incoming:
             case inputs.LinksReady(address):
                 network.address = address
                 network.start(now.steady_ms)
             case inputs.LinkOpened():
-                links.opened(now, told)
+                links.opened(now, incoming)
             case inputs.StopLinks(reason):
                 network.stop(now.steady_ms, reason)
             case fx.Lost():
-                links.lost(now, told)
+                links.lost(now, incoming)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():
-                network.step(now.steady_ms, told)
+                network.step(now.steady_ms, incoming)
             case _:
-                assert_never(told)
+                assert_never(incoming)
 
     # --- events of the plane ----------------------------------------------------------------------------------------
 
     def _take_events(self, now: Now, *, alone: bool) -> None:
         """Handle what the plane has, a batch at a time, up to a number of requests; `alone`: a single publisher's
-        message may be written by itself."""
+        message may be written alone."""
         requests = 0
         while requests < self._requests_max and (events := self._plane.events()):
             first = events[0]
@@ -334,24 +337,24 @@ class Engine:
         elif self.node.network is not None:
             self.node.network.broken(now.steady_ms, event.connection, error)
 
-    # --- a message that is written by itself --------------------------------------------------------------------------
+    # --- a message that is written alone ------------------------------------------------------------------------------
 
     def _write_alone(self, event: Published, allowed: bool) -> bool:
         """A publisher waits for this message and hardly anybody for anything else: to disk with it, at once."""
         solo = self._solo.published(event.connection, self._plane.feeds())
         if not (solo and allowed) or event.perhaps_sent:
             return False
-        write = self.node.alone.begin(event.message, event.sinks, event.expires_ms)
+        write = self.node.sync_write.begin(event.message, event.sinks, event.expires_ms)
         if write is None:
             return False
         self._alone = event
         self._out.append(write)
         return True
 
-    def _answer_alone(self, told: inputs.PersistedNow | inputs.PersistLate | inputs.NotPersisted) -> None:
+    def _answer_alone(self, incoming: inputs.PersistedNow | inputs.PersistLate | inputs.NotPersisted) -> None:
         event, self._alone = self._alone, None
         assert event is not None
-        match told:
+        match incoming:
             case inputs.PersistedNow(error):
                 if error is not None:
                     self.node.publishing.refuse(event.connection, event.receipt, error)
@@ -360,17 +363,17 @@ class Engine:
                 if event.receipt and event.connection in self.node.connections:
                     self._plane.confirm(event.connection, (event.receipt,))
             case inputs.PersistLate():
-                self.node.alone.late(ConfirmPublication(event.connection, event.receipt))
+                self.node.sync_write.late(ConfirmPublication(event.connection, event.receipt))
             case inputs.NotPersisted():
                 self.node.publishing.message(event)
             case _:
-                assert_never(told)
+                assert_never(incoming)
 
     def _hand_on(self, now: Now) -> None:
-        """The publisher has its receipt: now to those who want the message."""
+        """The publisher has its receipt: pass the message on to its subscribers."""
         if not self._handed_on:
             self._handed_on = True
-            self.node.alone.end(now.wall_ms)
+            self.node.sync_write.end(now.wall_ms)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ class PingClient:
 
 @dataclass(frozen=True, slots=True)
 class FailClient:
-    """The client broke a rule that the driver watches, such as the time for its log-in: say why, and close."""
+    """The client broke a rule that the driver watches, such as the time for its login: report the error and close."""
 
     connection: int
     error: TidingsError
@@ -168,7 +168,7 @@ class NotPersisted:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What the store was asked for, what it found, and what it can never bring."""
+    """Answer of the store: what was requested, what it found, and what it can never bring."""
 
     asked: Sequence[int]
     messages: Mapping[int, bytes]
@@ -177,7 +177,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What the archive of histories says to an inquiry."""
+    """Answer of the archive of histories to an inquiry."""
 
     number: int
     answer: TraceAnswer

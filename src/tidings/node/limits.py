@@ -1,4 +1,4 @@
-"""Limits of one broker process: connections, frames, memory, log-ins."""
+"""Limits of one broker process: connections, frames, memory, logins."""
 
 from dataclasses import dataclass
 

@@ -24,7 +24,7 @@ from tidings.routing.message_views import batch_of
 
 
 def accepts(selector: Selector) -> Callable[[bytes], bool] | None:
-    """Whether an encoded message fulfils the selector; None: every one does."""
+    """True if an encoded message fulfils the selector; without a selector every message does."""
     if not selector.text.strip():
         return None
     program = Program(selector.program)

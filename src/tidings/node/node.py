@@ -71,33 +71,33 @@ class Node:
         rng: Random | None = None,
     ) -> None:
         self.connections: dict[int, Connection] = {}
-        self._watched = watched = ObservedPlane(plane)
+        self._observed = observed = ObservedPlane(plane)
         pieces = settings.pieces
         self._journal = journal = Journal(pieces.later_changes, pieces.changes_bytes_max)
         self._outbox = outbox = AnswerBatch()
         self.backpressure = Backpressure(plane)
-        self.mailbox_service = office = MailboxService(watched, journal, self.backpressure, settings, outbox)
-        self.retaining = RetainedSubscriptions(office, journal, outbox, settings)
+        self.mailbox_service = service = MailboxService(observed, journal, self.backpressure, settings, outbox)
+        self.retaining = RetainedSubscriptions(service, journal, outbox, settings)
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
             store_and_forward = StoreAndForward(
                 plane,
                 journal,
-                office,
+                service,
                 network.router,
                 hops_max=network.hops_max,
                 window_bytes=network.window_bytes,
                 memory_bytes_max=pieces.transit_bytes_max,
                 load_max=pieces.load_messages,
             )
-            post = EventCustody(journal, office, pieces.events_bytes_max, load_max=pieces.load_messages)
+            post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
             self.network = Network(plane, network, store_and_forward, post, incarnation, rng)
-        self.publishing = Publications(plane, office, journal, outbox, self.backpressure, settings, self.network)
-        self._request_handler = RequestHandler(watched, office, journal, outbox, settings, self.publishing)
+        self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
+        self._request_handler = RequestHandler(observed, service, journal, outbox, settings, self.publishing)
         self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
         self._completer = Completer(
-            journal, outbox, office, self.publishing, self._request_handler, self.retaining, self.network
+            journal, outbox, service, self.publishing, self._request_handler, self.retaining, self.network
         )
         self._own_types = LocalEventTypes(journal, outbox)
         self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure)
@@ -110,9 +110,9 @@ class Node:
             broker=settings.broker_id,
             incarnation=incarnation,
         )
-        self.alone = SyncWrite(journal, office, plane, self.tracking)
-        self._dispatch = Dispatch(plane, office, self._request_handler.consuming, self.tracking)
-        self._loading = MessageLoader(office, self._request_handler.queues, self.retaining, self.network, outbox)
+        self.sync_write = SyncWrite(journal, service, plane, self.tracking)
+        self._dispatch = Dispatch(plane, service, self._request_handler.consuming, self.tracking)
+        self._loader = MessageLoader(service, self._request_handler.queues, self.retaining, self.network, outbox)
 
     def _event_type_registry(self) -> EventTypeRegistry:
         if self.network is None:
@@ -210,8 +210,8 @@ class Node:
     def loaded(
         self, now_ms: int, asked: Collection[int], messages: Mapping[int, bytes], damaged: Iterable[int] = ()
     ) -> None:
-        """What the store was asked for, what it found, and what it can never bring."""
-        self._loading.loaded(now_ms, asked, messages, damaged)
+        """Take an answer of the store: what was requested, what it found, and what it can never bring."""
+        self._loader.loaded(now_ms, asked, messages, damaged)
 
     @property
     def idle(self) -> bool:
@@ -220,7 +220,7 @@ class Node:
 
     def tick(self, now_ms: int) -> None:
         """About once a second: look for what has expired; `turn` and `retry` follow."""
-        self._loading.tick()
+        self._loader.tick()
         self.mailbox_service.tick(now_ms)
         self._request_handler.queues.settle(now_ms)
         self.retaining.tick(now_ms)
@@ -229,20 +229,26 @@ class Node:
 
     def retry(self) -> list[Persist]:
         """Try again what could not be written, and write what nobody waits for."""
-        return self._completer.flush(retry=True)
+        return self._flush(retry=True)
+
+    def _flush(self, *, retry: bool = False) -> list[Persist]:
+        """Write what was gathered; with it the interests by which its messages were sent, if they are not written."""
+        if self.network is not None and self._journal.leaving:
+            self.network.note_interests(self._journal)
+        return self._completer.flush(retry=retry)
 
     def turn(self, now_ms: int) -> list[NodeEffect]:
         """The end of each step: write, give out, answer, hold or release publishers."""
-        writes = self._completer.flush()
+        writes = self._flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]
-        if self.network is not None or self._watched.changes or self.mailbox_service.mailboxes.changes:
+        if self.network is not None or self._observed.changes or self.mailbox_service.mailboxes.changes:
             self._note_changes(now_ms)
-        wanted = self._loading.wanted()
+        wanted = self._loader.wanted()
         wanted += self._dispatch.round(now_ms)
         if wanted or self.retaining.reads:
-            self._loading.ask(wanted)
-        writes += self._completer.flush()
+            self._loader.ask(wanted)
+        writes += self._flush()
         if self.backpressure.held or self.mailbox_service.overflow.slow:
             self.publishing.relieve(now_ms)
             self.mailbox_service.overflow.relieve(now_ms)
@@ -256,18 +262,18 @@ class Node:
             and self.mailbox_service.at_rest
             and not (
                 self.backpressure.held
-                or self._watched.changes
+                or self._observed.changes
                 or self._request_handler.queues.jobs
                 or self.retaining.reads
             )
         )
 
     def _note_changes(self, now_ms: int) -> None:
-        """Who came and who left, as other brokers and tracking want to know."""
-        changes = self._watched.take_changes()
+        """Pass new and ended subscriptions to the routing scheme and to tracking."""
+        changes = self._observed.take_changes()
         self._own_types.changed(changes)
         if self.network is not None:
             self.network.settle(now_ms, changes)
         self.tracking.settle(
-            now_ms, self.connections, self._watched.take_direct(), self.mailbox_service.mailboxes.take_changes()
+            now_ms, self.connections, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes()
         )

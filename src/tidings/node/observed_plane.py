@@ -1,7 +1,8 @@
 """The plane as the rest of a node sees it: it notes which predicates are installed, and by whom.
 
-What local subscriptions ask for is what a routing scheme advertises, and who has them is what tracking records. Desk
-and post office install predicates in the plane and know nothing of either; this stands between, and lists changes.
+What local subscriptions ask for is what a routing scheme advertises, and their subscribers are what tracking records.
+Request handler and mailbox service install predicates in the plane and know nothing of either; this stands between, and
+lists changes.
 """
 
 from tidings.kernel.forwarder import DirectSink

@@ -23,7 +23,7 @@ class Plane(Protocol):
 
     def take_overruns(self) -> list[tuple[int, int]]:
         """Mailbox sinks whose filters were given up since the last call because a message's budget was used up, and for
-        how many messages. Subscribers of direct sinks are told by the plane."""
+        how many messages. Subscribers of direct sinks get notices from the plane."""
 
     def match(self, message: bytes) -> list[int]:
         """The mailbox sinks that match."""
@@ -36,7 +36,7 @@ class Plane(Protocol):
     ) -> None: ...
 
     def room(self, connection: int) -> int:
-        """How many bytes may still be delivered to this connection now."""
+        """The number of bytes that may still be delivered to this connection now."""
 
     def transacted(self, connection: int, session: int, on: bool) -> None: ...
 
@@ -75,10 +75,10 @@ class NetworkPlane(Plane, TrackingPlane, Protocol):
         """Bytes that wait for a link."""
 
     def send(self, connection: int, data: bytes) -> None:
-        """A whole frame, in order with what the plane sends by itself."""
+        """A whole frame, in order with what the plane sends of its own accord."""
 
     def destinations(self, message: bytes) -> list[int]:
-        """Which other brokers want it."""
+        """The other brokers that want it."""
 
     def enter(self, message: bytes, now_ms: int, connection: int | None) -> None:
         """Send a message that is not persistent to the other brokers that want it."""

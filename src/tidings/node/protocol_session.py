@@ -13,7 +13,7 @@ from tidings.tracking.recording.clock_skew import Correction
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who wants to come in."""
+    """A request to log in."""
 
     user: str
     password: str
@@ -34,12 +34,13 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Are you there?"""
+    """A ping of the client, to be answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
-    """How is the broker? A part of the answer, of a list those items from `offset` that mention a text."""
+    """A request for the broker's status. A part of the answer, of a list those items from `offset` that mention a
+    text."""
 
     receipt: int
     part: str = "overview"
@@ -55,7 +56,7 @@ class Bye:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A request that makes no sense; the connection goes on."""
+    """An invalid request; the connection goes on."""
 
     receipt: int
     error: TidingsError
@@ -71,7 +72,7 @@ class ProtocolSession(Protocol):
 
     @property
     def ended(self) -> bool:
-        """What it has just written is its last word: the connection is to be closed."""
+        """True if it has written its last frame: the connection is to be closed."""
 
     def opened(self, plane: Forwarder, connection: int) -> None:
         """The connection is there. A session may tell the forwarding plane how its protocol says things."""
@@ -80,7 +81,7 @@ class ProtocolSession(Protocol):
         """The longest silence of the client before it is asked for a sign of life, and of the broker; 0: any."""
 
     def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
-        """What a control frame asks for. A RemoteProtocolError ends the connection."""
+        """The request of a control frame. A RemoteProtocolError ends the connection."""
 
     def welcome(self, fields: dict[str, Value]) -> bytes: ...
 

@@ -1,4 +1,4 @@
-"""What clients ask of a node and what it answers, whatever protocol carries it. Closed unions of frozen records."""
+"""Requests of clients and the answers of the node, for all protocols. Closed unions of frozen records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Subscribe:
     no_local: bool = False
     session: int = 0
     paused: bool = False  # no credit at first, whatever `credit` says
-    window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
+    window: bool = False  # credit is renewed: with acknowledgements, without them as messages are written
     temporary: bool = False  # of a temporary queue: make it if it is not there
     type: str = ""  # in the place of a destination: an event type, whose subtypes count too
 
@@ -55,7 +55,7 @@ class Forget:
     durable: str
     shared: bool = False  # it is one that several share
     look: bool = False  # only say whether there is one
-    owner: str | None = None  # whose it is, if not of who asks: a client's id, with its user's name
+    owner: str | None = None  # the owner, if not the client that asks: a client's id, with its user's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Give out what there is now, then take back the credit that is left; the answer's `credit` says how much."""
+    """Deliver what waits now, then withdraw the remaining credit; the answer's `credit` says how much that was."""
 
     receipt: int
     subscription: int
@@ -95,7 +95,7 @@ class RemoveTemporary:
 
 
 class Verdict(Enum):
-    """What a consumer says of messages it was given."""
+    """A consumer's decision on messages that were delivered to it."""
 
     DONE = 0
     RETRY = 2
@@ -195,8 +195,25 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateQueue:
+    """Create a queue unless it exists; the answer's `created` tells which."""
+
+    receipt: int
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue:
+    """Delete a queue without consumers and messages; `force`: its messages too, and end its consumers' connections."""
+
+    receipt: int
+    queue: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
-    """Where did this message go? `everywhere`: ask brokers beside its route too."""
+    """A request for the path of a message. `everywhere`: ask brokers beside its route too."""
 
     receipt: int
     message: MessageId
@@ -271,7 +288,7 @@ class RemoveType:
 
 @dataclass(frozen=True, slots=True)
 class ShowTypes:
-    """What is known of a type and its ancestors; without a name, all types that are known here."""
+    """A request for a type and its ancestors; without a name, for all types that are known here."""
 
     receipt: int
     name: str = ""
@@ -316,6 +333,8 @@ DeskRequest: TypeAlias = (
     | Browse
     | Purge
     | Move
+    | CreateQueue
+    | DeleteQueue
 )
 Request: TypeAlias = DeskRequest | TypeDeskRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
 

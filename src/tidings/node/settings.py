@@ -1,4 +1,4 @@
-"""What an administrator may set of a node; the broker's configuration file fills it."""
+"""Settings of a node, filled by the broker's configuration file."""
 
 from dataclasses import dataclass, field
 
@@ -13,8 +13,8 @@ class Pieces:
     load_messages: int = 256  # fetched from the store at a time, for one mailbox, link or scheme
     transit_bytes_max: int = 64 << 20  # of messages on their way to other brokers that memory keeps
     events_bytes_max: int = 8 << 20  # of persistent events under way, and of those waiting in memory
-    sweep_messages: int = 5_000  # looked at for expiry in one tick
-    sweep_page: int = 512  # of these, read from the store at a time
+    expiry_messages: int = 5_000  # looked at for expiry in one tick
+    expiry_page: int = 512  # of these, read from the store at a time
     later_changes: int = 1_000  # that nobody waits for, before they are written all the same
     changes_bytes_max: int = 64 << 20  # in one batch, about: a store may take no more than 512 MiB
     solo_messages: int = 16  # of one publisher in a row, before each is written at once

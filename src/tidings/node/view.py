@@ -82,16 +82,16 @@ class View:
         return self._clients.refused
 
     def counts(self) -> Counts:
-        office = self._node.mailbox_service
+        service = self._node.mailbox_service
         return Counts(
-            office.expired,
-            office.dead_letters.buried,
-            office.dead_letters.failed,
-            office.repeats.duplicates,
+            service.expired,
+            service.dead_letters.buried,
+            service.dead_letters.failed,
+            service.publish_dedup.duplicates,
             self._node.backpressure.pushed_back,
-            office.overflow.dropped,
+            service.overflow.dropped,
             self._node.retaining.retrieved,
-            office.message_cache.bytes,
+            service.message_cache.bytes,
         )
 
     def network(self) -> NetworkView | None:

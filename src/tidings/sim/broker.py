@@ -354,7 +354,7 @@ class SimBroker:
 
     @property
     def _read_ms(self) -> float:
-        """How long it takes to load messages."""
+        """The time it takes to load messages."""
         return self._host.read_ms or self._host.write_ms / 2
 
     def _resolve(self, now: float) -> list[Any]:

@@ -1,6 +1,7 @@
 """A simulated network of whole brokers: topology, clients and publications, and the checkers that judge it.
 
-The truth is central: who has which selector, and what was published where. Checkers compare what clients got with it:
+The truth is central: the selectors of all clients, and what was published where. Checkers compare what clients got with
+it:
 
 - in stable phases everyone gets exactly what matches, once;
 - at any time nobody gets anything twice, or anything that does not match;
@@ -57,7 +58,7 @@ class Subscriber:
 
     @property
     def name(self) -> str:
-        """What tracking calls it."""
+        """The name used by tracking."""
         return f"durable:{self.client_id}:durable {self.number}" if self.durable else self.client_id
 
     def wants(self, attributes: Mapping[str, Value]) -> bool:
@@ -78,7 +79,7 @@ class SimulatedPublication:
 
     @property
     def stored_again(self) -> bool:
-        """Its publisher sent it again to a broker that had begun anew, and no longer knew it."""
+        """Its publisher sent it again to a broker that had restarted and no longer knew it."""
         return len({client.life for client in self.clients}) > 1
 
     @property

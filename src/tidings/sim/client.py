@@ -61,7 +61,7 @@ class SimClient:
     answers: Counter[int] = field(default_factory=Counter)  # how often each receipt number was answered, in any way
     delta_ms: int = 0  # what it has to add to its clock
     corrections: list[tuple[int, int]] = field(default_factory=list)  # numbers and deltas that it has not confirmed
-    heard: Callable[[int], None] = nothing  # is told of each accepted publication
+    heard: Callable[[int], None] = nothing  # called with each accepted publication
     _splitter: FrameSplitter = field(default_factory=lambda: FrameSplitter(FRAME_BYTES_MAX))
 
     def receive(self, data: bytes, now: float) -> None:

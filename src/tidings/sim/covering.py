@@ -2,7 +2,7 @@
 
 On a tree a link that fails only divides the network until it is back. With `cycles=True` the brokers route on the
 spanning tree of what is left; each hears of a new tree at a time of its own (`hear_ms`), as it would from link-state.
-Tests see what is told to clients through `on_hand`, and count on `pending`: control messages and news that are on
+Tests see what clients receive through `on_hand`, and count on `pending`: control messages and news that are on
 their way.
 """
 

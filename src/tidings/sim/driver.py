@@ -25,7 +25,7 @@ DriverEffect: TypeAlias = fx.Transmit | fx.SetTimer | fx.Dial | fx.CloseLink | f
 Trace: TypeAlias = Callable[[float, str, object], None]
 
 
-class Machine(Protocol):
+class DrivenMachine(Protocol):
     def start(self, now: float) -> Iterable[Any]: ...
 
     def step(self, now: float, told: fx.Input, /) -> Iterable[Any]: ...
@@ -34,9 +34,9 @@ class Machine(Protocol):
 class SimulatedProcess:
     """A machine on a host, under an address. `machine` is None while it is not running."""
 
-    def __init__(self, address: str, host: Node, make: Callable[[int], Machine], skew_ms: float) -> None:
+    def __init__(self, address: str, host: Node, make: Callable[[int], DrivenMachine], skew_ms: float) -> None:
         self.address, self.host, self.make, self.skew_ms = address, host, make, skew_ms
-        self.machine: Machine | None = None
+        self.machine: DrivenMachine | None = None
         self.incarnation = 0
         self.ends: dict[str, End] = {}
         self.timers: dict[str, float] = {}
@@ -67,7 +67,9 @@ class Driver:
         self._streams = Streams(network, self._connected, self._received, self._lost)
         self._accepted = 0
 
-    def add(self, address: str, host: Node, make: Callable[[int], Machine], skew_ms: float = 0.0) -> SimulatedProcess:
+    def add(
+        self, address: str, host: Node, make: Callable[[int], DrivenMachine], skew_ms: float = 0.0
+    ) -> SimulatedProcess:
         """A process that is not running yet; `make(incarnation)` makes its machine each time it starts."""
         if address in self.processes:
             raise UsageError("E_SIM_ADDRESS", f"address {address} is taken")
@@ -217,7 +219,7 @@ class Driver:
     # What the network says.
 
     def _alive(self, end: End) -> SimulatedProcess | None:
-        """The process of an end, unless it ended or was started anew since."""
+        """The process of an end, unless it ended or was restarted since."""
         owner = end.owner
         assert isinstance(owner, tuple)
         process, incarnation = owner

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation: records, made by hand or by chance, that are carried out at their time.
+"""Faults of a simulation: records, made by hand or by chance, that are carried out at their time.
 
 Hosts and processes of a simulated overlay go by the same number: process "3" runs on host 3.
 """
@@ -78,7 +78,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Clog:
-    """What is sent from a to b gets stuck; nothing of it is lost."""
+    """Packets sent from a to b get stuck; none is lost."""
 
     a: int
     b: int
@@ -230,7 +230,7 @@ def _random_host_fault(a: int, b: int, node: int, rng: Random, step_ms: float) -
 
 def combined_faults(graph: Graph, rng: Random, until_ms: float) -> list[tuple[float, Fault]]:
     """Faults that hide from plans of single ones: a frozen neighbour and a restart beside it, a cut under which a
-    backlog grows and a restart of who has it, a slow disk and links that come anew."""
+    backlog grows and a restart of the broker that has it, a slow disk and links that are reconnected."""
     edge = rng.choice(list(graph.edges()))
     a, b = rng.sample((int(edge.a), int(edge.b)), 2)
     at = sorted(rng.uniform(0, until_ms) for _ in range(4))
@@ -244,7 +244,7 @@ def combined_faults(graph: Graph, rng: Random, until_ms: float) -> list[tuple[fl
 
 
 def healing(graph: Graph, nodes: Sequence[int]) -> list[Fault]:
-    """What mends everything."""
+    """The faults that end all others."""
     links = [(int(edge.a), int(edge.b)) for edge in graph.edges()]
     links += [(b, a) for a, b in links]
     faults: list[Fault] = [Partition(())]

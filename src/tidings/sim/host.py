@@ -22,7 +22,7 @@ def nobody(records: Sequence[Record]) -> None:
 
 @dataclass(slots=True)
 class DiskRecords:
-    """What a broker has recorded of messages, on its disk: it outlives crashes."""
+    """Tracking records of a broker on its disk, which outlive crashes."""
 
     settings: TrackingSettings | None = None
     changes: list[Attachment] = field(default_factory=list)

@@ -53,7 +53,7 @@ class PhysicalWire:
         return self.latency_ms + self.delay_ms
 
     def queued_ms(self, now: float) -> float:
-        """How long a packet sent now would wait for the wire."""
+        """The time a packet sent now would wait for the wire."""
         return max(0.0, self.free_at - now)
 
 
@@ -189,7 +189,7 @@ class PhysicalNetwork:
             wire.delay_ms = delay_ms
 
     def clog(self, a: Node, b: Node) -> None:
-        """What is sent from a to b from now on gets no further until `release`: late, not lost."""
+        """Hold packets sent from a to b from now on until `release`: late, not lost."""
         wire = self.wire(a, b)
         if wire.stuck is None:
             wire.stuck = []

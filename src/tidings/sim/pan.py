@@ -90,7 +90,7 @@ class PanNetwork(Adapter[Pan, PanOutcome]):
             self.calendar.run()
 
     def tend(self, rounds: int) -> None:
-        """As if so many tending intervals had passed."""
+        """Advance as if this number of tending intervals had passed."""
         for _ in range(rounds):
             for router, node in self.nodes.items():
                 self.do(router, node.tend(self.calendar.now))

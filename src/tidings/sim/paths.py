@@ -1,4 +1,4 @@
-"""Which hosts a packet crosses between two hosts. Physical routes are static: a fault on the way cuts them.
+"""Computes the hosts that a packet crosses between two hosts. Physical routes are static: a fault on the way cuts them.
 
 `flat`: least latency over the whole graph. `two_level`: as between autonomous systems, first the path of systems with
 the least latency between them, then within each system the shortest way to the next border. `direct`: only along a link

@@ -42,7 +42,7 @@ from tidings.sim import faults
 from tidings.sim.brokers import Brokers
 from tidings.sim.calendar import Calendar
 from tidings.sim.faults import Fault, inflict, random_faults
-from tidings.sim.scenario_tables import Fields, Publish, Subscribe, read_publish, read_subscribe, refuse
+from tidings.sim.scenario_tables import Fields, Publish, ScenarioSubscribe, read_publish, read_subscribe, refuse
 
 ENCODINGS: dict[str, Callable[[], InterestEncoding]] = {
     "vectors": InterestEncoding,
@@ -223,7 +223,7 @@ class Scenario:
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
-    def _subscribe(self, brokers: Brokers, one: Subscribe, trace: Callable[[float, str, object], None]) -> None:
+    def _subscribe(self, brokers: Brokers, one: ScenarioSubscribe, trace: Callable[[float, str, object], None]) -> None:
         router, selector = self.names[str(one.broker)], one.selector
         done = brokers.subscribe(router, selector, durable=one.durable)
         trace(brokers.calendar.now, str(router), f"subscribes {selector!r}" if done else "is down: no subscription")

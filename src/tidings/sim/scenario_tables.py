@@ -1,4 +1,4 @@
-"""What a scenario's file may say, field by field: read once, checked, and put into records.
+"""Tables of a scenario's file, field by field: read once, checked, and put into records.
 
 Every refusal is an E_SCENARIO that names the table, counted from 1 where there are several, and the field.
 """
@@ -19,7 +19,7 @@ WHOLE_MAX = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class ScenarioSubscribe:
     at: float
     broker: object  # a name or a number, as in the topology
     selector: str
@@ -86,12 +86,12 @@ class Fields:
         return value
 
 
-def read_subscribe(fields: Fields) -> Subscribe:
+def read_subscribe(fields: Fields) -> ScenarioSubscribe:
     selector = fields.text("selector", "")
     if selector:
         with _naming(f"{fields.where}: selector"):
             Selector(selector)
-    return Subscribe(fields.number("at"), fields.data.get("broker"), selector, fields.yes("durable"))
+    return ScenarioSubscribe(fields.number("at"), fields.data.get("broker"), selector, fields.yes("durable"))
 
 
 def read_publish(fields: Fields) -> Publish:

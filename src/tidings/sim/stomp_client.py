@@ -34,7 +34,7 @@ def stomp_frame(command: str, headers: Mapping[str, str], body: bytes = b"") -> 
 
 
 def _end_of_frame(data: bytes) -> int:
-    """Where the zero byte is that ends the first frame; -1: it has not come yet."""
+    """The position of the zero byte that ends the first frame; -1: it has not arrived yet."""
     head = data.find(b"\n\n")
     if head < 0:
         return -1

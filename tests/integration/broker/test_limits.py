@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hardening.limits_table import ALL, Limit, beyond, page
+from hardening.limits_table import ALL, WAITS, Limit, beyond, page
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,6 +18,8 @@ def test_the_others_have_tests_of_their_own(limit: Limit) -> None:
     path, _, name = limit.test.partition("::")
     text = (ROOT / path).read_text()
     assert f"def {name}(" in text
+    if limit.code == WAITS:
+        return  # no code: the test named above checks that it waits
     codes = [one.read_text() for one in (ROOT / "src" / "tidings").rglob("*.py")]
     codes += [one.read_text() for one in (ROOT / "native" / "include").rglob("*.hpp")]
     assert any(f'"{limit.code}"' in one for one in codes), limit.code

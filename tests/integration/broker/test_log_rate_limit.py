@@ -21,7 +21,7 @@ def _seen(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def summaries(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
-    return [one.fields for one in caplog.records if "left out" in one.getMessage()]  # type: ignore[attr-defined]
+    return [one.fields for one in caplog.records if "suppressed" in one.getMessage()]  # type: ignore[attr-defined]
 
 
 def test_each_prefix_has_a_share_and_the_rest_is_one_line(caplog: pytest.LogCaptureFixture) -> None:

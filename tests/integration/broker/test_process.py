@@ -279,7 +279,7 @@ def test_too_few_files_are_told_with_a_remedy(
                 raise
             raise StoreError("E_STORE_IO", f"cannot open it: {error}") from None
 
-    monkeypatch.setattr(process, "Process", refuse)
+    monkeypatch.setattr(process, "BrokerMain", refuse)
     monkeypatch.setattr(process, "raise_file_limit", lambda: None)
     assert process.run(StartupOptions(), SESSIONS) == 1
     said = capfd.readouterr().err

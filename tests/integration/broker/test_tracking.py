@@ -256,7 +256,7 @@ def test_clocks_that_are_off_or_drift_are_corrected(tmp_path: Path, monkeypatch:
             for message in (first, drifted, late):
                 assert (await client.trace(message.message_id)).confirmed
 
-    for module in ("line", "composing"):
+    for module in ("connection.reconnecting_connection", "message_builder"):
         monkeypatch.setattr(f"tidings.client.{module}.now_ms", lambda: real() + off_ms)
     run(work())
 

@@ -49,7 +49,7 @@ def test_infinite_numbers_are_json_too() -> None:
     assert strict["properties"] == {"most": {"float": "inf"}, "least": {"float": "-inf"}}
     assert from_json(line, 1).properties == {"most": math.inf, "least": -math.inf}
     for wrong in ('"nan"', '"1"', "[]", "1"):
-        with pytest.raises(UsageError, match="property 'x' is neither"):
+        with pytest.raises(UsageError, match="property 'x' must be"):
             from_json(f'{{"properties": {{"x": {{"float": {wrong}}}}}}}', 1)
 
 

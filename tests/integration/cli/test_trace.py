@@ -69,7 +69,7 @@ def test_a_folder_without_records_is_not_compacted(tmp_path: Path, tidings: Comm
 def test_a_trace_is_given_in_one_form(tidings: Command) -> None:
     status, _, problem = tidings("trace", "0000000700000001019a3f62547b0000", "--json", "--dot")
     assert status == 2
-    assert "--json and --dot together" in problem
+    assert "--json and --dot exclude each other" in problem
 
 
 def test_lines_are_not_wrapped_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -209,7 +209,7 @@ def test_rounds_go_over_all_experiments_and_leave_nothing_between(tmp_path: Path
     assert [step.point.experiment for step in steps] == ["one", "one", "other", "other"] * 2
     assert [step.finished for step in steps] == list(range(1, 9))
     assert steps[-1].left_s == 0 < steps[0].left_s
-    with pytest.raises(UsageError, match="one name"):
+    with pytest.raises(UsageError, match="same name"):
         Execution([one, one], tmp_path)
 
 

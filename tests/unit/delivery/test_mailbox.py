@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tidings.delivery.backlog import BacklogPosition
-from tidings.delivery.mailbox import Consumer, Delivery, Mailbox, MailboxKind, Tries
+from tidings.delivery.mailbox import Consumer, Mailbox, MailboxDelivery, MailboxKind, Tries
 from tidings.delivery.message_cache import MessageCache
 
 
@@ -27,7 +27,7 @@ def offer(
     box.offer(BacklogPosition(seq, priority))
 
 
-def seqs(deliveries: list[Delivery]) -> list[int]:
+def seqs(deliveries: list[MailboxDelivery]) -> list[int]:
     return [one.consumer.unacknowledged[one.tag].seq for one in deliveries]
 
 
@@ -190,7 +190,7 @@ def test_what_comes_later_than_its_number_says_is_not_passed_over() -> None:
 def test_messages_that_only_the_store_has_are_asked_for_and_those_behind_wait() -> None:
     box, message_cache = mailbox()
     box.attach(Consumer(1, 1, credit=10))
-    box.offer(BacklogPosition(1, 4))  # its bytes are not in the depot
+    box.offer(BacklogPosition(1, 4))  # its bytes are not in the cache
     offer(box, message_cache, 2)
     assert box.dispatch(0) == []
     assert box.wanted == [1]

@@ -6,12 +6,12 @@ import pytest
 
 from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.message_cache import MessageCache
-from tidings.delivery.retained import PIECES, Retained, Retention
+from tidings.delivery.retained import PIECES, RetainedMailbox, Retention
 from tidings.errors import UsageError
 
 
-def kept(*, bytes_max: int, age_ms: int = 0) -> Retained:
-    return Retained(1, "retained:x", MessageCache(1 << 20), Retention(age_ms, bytes_max))
+def kept(*, bytes_max: int, age_ms: int = 0) -> RetainedMailbox:
+    return RetainedMailbox(1, "retained:x", MessageCache(1 << 20), Retention(age_ms, bytes_max))
 
 
 def test_size_and_age_are_held_to_within_a_piece() -> None:
@@ -67,7 +67,7 @@ def test_marks_of_another_time_do_no_harm() -> None:
     assert new.range == (0, 50)
 
 
-def restarted(box: Retained, marks: bytes, *, last_seq: int, damaged: bool = False) -> Retained:
+def restarted(box: RetainedMailbox, marks: bytes, *, last_seq: int, damaged: bool = False) -> RetainedMailbox:
     """What the next process makes of it, if it has stored these marks."""
     again = kept(bytes_max=box.retention.bytes_max, age_ms=box.retention.age_ms)
     for seq in box.after(0, 10**6):

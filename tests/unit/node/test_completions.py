@@ -142,7 +142,7 @@ class Driver(NodeDriver):
 
     def relay(self, *tags: int) -> None:
         for tag in tags:
-            self.network.intake.relayed(self.now_ms, LINK, Copy(5, tag, [1], 0, persistent()))
+            self.network.relay_inbox.relayed(self.now_ms, LINK, Copy(5, tag, [1], 0, persistent()))
             self.step(Turn())
 
     def event(self, client: DrivenClient) -> None:

@@ -362,7 +362,7 @@ def test_a_message_sent_again_is_known_or_marked_even_after_two_crashes() -> Non
     message = driver.message("queue:q", b"x")
     publisher.publish(message)
     publisher.publish(message, flags=1)
-    assert driver.node.mailbox_service.repeats.duplicates == 1
+    assert driver.node.mailbox_service.publish_dedup.duplicates == 1
     driver.crash()
     driver.connect().publish(message, flags=1)
     driver.crash()

@@ -254,6 +254,30 @@ def test_a_broker_that_comes_back_alone_knows_whom_messages_are_for() -> None:
     assert sum(brokers.subscribers[0].got.values()) == 1
 
 
+def test_a_broker_that_has_confirmed_by_an_interest_knows_it_after_a_crash() -> None:
+    """It learns of a subscription, confirms a message for it and crashes, all between two of its ticks."""
+    brokers = line()
+    brokers.calendar.run(until=3050)
+    brokers.subscribe(3, "x = 1", durable=True)
+    brokers.calendar.run(until=3600)
+    first = brokers.publish(1, {"x": 1}, persistent=True)
+    brokers.calendar.run(until=3700)
+    assert first is not None
+    assert first.accepted
+    inflict(brokers.driver, CutLink(1, 2))
+    inflict(brokers.driver, Crash(1))
+    inflict(brokers.driver, Restart(1))
+    brokers.calendar.run(until=3900)
+    assert brokers.publish(1, {"x": 1}, persistent=True)
+    brokers.calendar.run(until=5000)
+    inflict(brokers.driver, HealLink(1, 2))
+    brokers.calendar.run(until=12_000)
+    brokers.read_durables()
+    brokers.calendar.run(until=12_100)
+    brokers.check_durable()
+    assert sum(brokers.subscribers[0].got.values()) == 2
+
+
 def test_a_vanished_router_is_given_up_in_the_end() -> None:
     brokers = line(bdrp=BdrpOptions(retain_ms=5000), flood=FloodOptions(lifetime_ms=9000, renew_ms=3000))
     brokers.subscribe(3, "x = 1", durable=True)

@@ -49,7 +49,10 @@ def by_router(monkeypatch: pytest.MonkeyPatch) -> None:
 
 BROKEN: dict[str, Break] = {
     "publishers waited for a consumer to take one large message that only memory had": without(
-        MailboxService, "prepare", "self.depot.pinned_bytes + len(message) >", "self.depot.pinned_bytes >"
+        MailboxService,
+        "prepare",
+        "self.message_cache.pinned_bytes + len(message) >",
+        "self.message_cache.pinned_bytes >",
     ),
     "messages for several routers overtook earlier ones for one of them": by_router,
     "messages overtook older ones that were still being read from the store": without(
@@ -59,7 +62,7 @@ BROKEN: dict[str, Break] = {
         Tracking, "_record", "for id, to in passed:", "for id, to in []:"
     ),
     "a message sent again while the first copy was on its way to disk was kept twice": without(
-        MailboxService, "accept", "message_id in repeats.under_way", "False"
+        MailboxService, "accept", "message_id in dedup.under_way", "False"
     ),
     "two brokers that came back before they were missed waited for each other to join": without(
         Pan, "hear", "if self.joined or any(True for _ in self.leaves):", "if self.joined:"

@@ -276,9 +276,9 @@ def _type_rule(at: tuple[str | int, ...], rule: AccessTable) -> Iterator[Problem
         yield Problem(
             (*at, "type"), f"{min(twice)} is named twice, but no type is its own ancestor", "name each type once"
         )
-    if "trace" in rule.operations:
+    if everywhere := {"trace", "monitor"} & set(rule.operations):
         remedy = 'write a rule of its own with destination = ">"'
-        yield Problem((*at, "operations"), "the right to trace cannot be limited to a type", remedy)
+        yield Problem((*at, "operations"), f"the right to {min(everywhere)} cannot be limited to a type", remedy)
 
 
 def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:

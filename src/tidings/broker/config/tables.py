@@ -19,7 +19,7 @@ from tidings.node.settings import NodeSettings
 LEVELS = ("debug", "info", "warning", "error")
 TYPES = ("string", "int", "float", "bool")
 ACTIONS = ("slow", "refuse")
-OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace", "advertise", "define")
+OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace", "advertise", "define", "monitor")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
 PROTOCOLS = ("native", "stomp", "websocket", "amqp", "mqtt")
@@ -240,6 +240,7 @@ class MetricsTable:
     host: str = setting("127.0.0.1", "the address to listen on")
     port: int = setting(8700, "the port; 0: chosen by the system", minimum=0, maximum=65535)
     tls: bool = setting(False, "use HTTPS, with the certificate of [tls]; `require_client` applies here too")
+    api: bool = setting(True, "serve the management API below /api/v1 (docs/management.md)")
     capacity: bool = setting(True, "estimate the broker's capacity and publish it")
 
 

@@ -94,7 +94,9 @@ class ClientSockets:
     # --- effects of the engine ----------------------------------------------------------------------------------------
 
     def ready(self, effect: ClientReady) -> None:
-        connection = self.connections[effect.connection]
+        connection = self.connections.get(effect.connection)
+        if connection is None:  # of the management API: it has no socket
+            return
         connection.logged_in, connection.user = True, effect.user
         connection.heartbeat_ms, connection.beat_ms = effect.silence_ms, effect.beat_ms
         if effect.beat_ms:

@@ -5,13 +5,13 @@ machine; while it is not up the broker answers in its place (`console_process`).
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tidings.broker.config.tables import Configuration
 from tidings.broker.http.console_process import ConsoleChild, command
 from tidings.broker.http.metrics import Metrics
 from tidings.broker.http.network_status import network_page
-from tidings.broker.http.server import HttpEndpoint, HttpPage
+from tidings.broker.http.server import HttpEndpoint, HttpHandler, HttpPage
 from tidings.broker.logs import note
 from tidings.broker.server import Broker
 from tidings.broker.startup import Startup
@@ -21,16 +21,16 @@ CONSOLE_LEAVES_SECONDS = 5.0  # the console of a broker that was killed ends a m
 
 
 class HttpPages:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, handlers: Mapping[str, HttpHandler] | None = None) -> None:
         metrics = Metrics(broker.view)
         pages: dict[str, Callable[[], HttpPage]] = {
             "/metrics": metrics.metrics,
             "/health": metrics.health,
             "/network": lambda: network_page(broker.view()),
         }
-        self._broker = broker
+        self._broker, self._handlers = broker, handlers or {}
         self._pages = {path: broker.aside.doing(page) for path, page in pages.items()}
-        self._endpoint = HttpEndpoint(self._pages, broker.handshakes.failed)
+        self._endpoint = HttpEndpoint(self._pages, broker.handshakes.failed, handlers)
         self._port = 0  # of that
         self._front: HttpEndpoint | None = None  # at the address of metrics and console, while there is no console
         self._console: ConsoleChild | None = None
@@ -42,7 +42,9 @@ class HttpPages:
         tls = prepared.tls if table.tls else None
         if prepared.configuration.pages_share_port:
             waiting = HttpPage("the console is starting; try again in a moment\n", status=503)
-            self._front = HttpEndpoint({**self._pages, "/": lambda: waiting}, self._broker.handshakes.failed)
+            self._front = HttpEndpoint(
+                {**self._pages, "/": lambda: waiting}, self._broker.handshakes.failed, self._handlers
+            )
             patience = CONSOLE_LEAVES_SECONDS
             shown = await self._front.start(table.host, table.port, tls, patience_seconds=patience)
             self._port = await self._endpoint.start("127.0.0.1", 0)

@@ -1,11 +1,16 @@
-"""A very small HTTP server for a few read-only pages. GET only; all resources of a client are bounded."""
+"""A very small HTTP/1.1 server: a few read-only pages, and one handler for everything below a path.
+
+One request per connection. Size and time of requests and the number of clients are bounded.
+"""
 
 import asyncio
 import errno
 import logging
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TypeAlias
 
 from tidings.broker.connections.connection_limits import ConnectionLimits
 from tidings.broker.connections.listener import Listener, TlsHandshakes
@@ -15,11 +20,11 @@ from tidings.errors import UsageError
 
 log = logging.getLogger("tidings.broker")
 
-REQUEST_BYTES_MAX = 8 << 10
+HEAD_BYTES_MAX = 16 << 10
+BODY_BYTES_MAX = 64 << 10
 REQUEST_SECONDS = 5.0
 CLIENTS_MAX = 64
 RETRY_SECONDS = 0.1
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,41 @@ class HttpPage:
     body: str
     type: str = "text/plain; charset=utf-8"
     status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    method: str
+    path: str  # as sent, without the query
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    body: bytes = b""
+    address: str = ""
+    certificate: str = ""  # common name of the client's certificate
+
+
+HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpPage]]
+
+
+class BadRequestError(Exception):
+    """The bytes of a request are not acceptable; the page says why."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        self.page = HttpPage(f"{reason}\n", status=status)
+        super().__init__(reason)
 
 
 class HttpEndpoint:
-    def __init__(self, pages: Mapping[str, Callable[[], HttpPage]], failed: TlsFailures | None = None) -> None:
-        self._pages = pages
+    """`handlers`: by prefix of the path; they judge methods and bodies themselves."""
+
+    def __init__(
+        self,
+        pages: Mapping[str, Callable[[], HttpPage]],
+        failed: TlsFailures | None = None,
+        handlers: Mapping[str, HttpHandler] | None = None,
+    ) -> None:
+        self._pages, self._handlers = pages, handlers or {}
         connection_limits = ConnectionLimits(lambda: (CLIENTS_MAX, CLIENTS_MAX))
         self._handshakes = TlsHandshakes(
             connection_limits, failed or TlsFailures(LogRateLimit()), lambda: REQUEST_SECONDS
@@ -89,7 +124,7 @@ class HttpEndpoint:
 
     def _make(self) -> asyncio.BaseProtocol:
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=REQUEST_BYTES_MAX, loop=loop)
+        reader = asyncio.StreamReader(limit=HEAD_BYTES_MAX, loop=loop)
         return asyncio.StreamReaderProtocol(reader, self._accept, loop=loop)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,13 +137,9 @@ class HttpEndpoint:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            page = await self._answer(reader, writer)
             async with asyncio.timeout(REQUEST_SECONDS):
-                page = self._answer(await _head(reader))
-                body = page.body.encode()
-                head = f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\nContent-Type: {page.type}\r\n"
-                allow = "Allow: GET\r\n" if page.status == 405 else ""
-                head += f"{allow}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-                writer.write(head.encode() + body)
+                writer.write(_encoded(page))
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -118,21 +149,69 @@ class HttpEndpoint:
             log.exception("internal error while serving an HTTP request")
             writer.transport.abort()
 
-    def _answer(self, head: bytes) -> HttpPage:
-        words = head.split(b"\r\n", 1)[0].split(b" ")
-        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-            return HttpPage("malformed request: not HTTP/1.1\n", status=400)
-        method, target = words[0], words[1].decode("ascii", errors="replace")
-        if method != b"GET":
-            return HttpPage("method not allowed: use GET\n", status=405)
-        page = self._pages.get(target.split("?", 1)[0])
-        return (
-            HttpPage("no such page; available: " + " ".join(self._pages) + "\n", status=404) if page is None else page()
-        )
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HttpPage:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                request = await _read(reader, writer)
+        except BadRequestError as error:
+            return error.page
+        for prefix, handler in self._handlers.items():
+            if request.path.startswith(prefix):
+                return await handler(request)
+        if request.method != "GET":
+            return HttpPage("method not allowed: use GET\n", status=405, headers=(("Allow", "GET"),))
+        page = self._pages.get(request.path)
+        if page is None:
+            return HttpPage("no such page; available: " + " ".join(self._pages) + "\n", status=404)
+        return page()
 
 
-async def _head(reader: asyncio.StreamReader) -> bytes:
+def _encoded(page: HttpPage) -> bytes:
+    body = page.body.encode()
+    lines = [f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}", f"Content-Type: {page.type}"]
+    lines += [f"{name}: {value}" for name, value in page.headers]
+    lines += [f"Content-Length: {len(body)}", "Connection: close"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HttpRequest:
     try:
-        return await reader.readuntil(b"\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        return b""  # answered as a bad request
+        raise BadRequestError(400, "malformed request: not HTTP/1.1") from None
+    first, *lines = head[:-4].split(b"\r\n")
+    words = first.split(b" ")
+    if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+        raise BadRequestError(400, "malformed request: not HTTP/1.1")
+    headers = _headers(lines)
+    method, target = (word.decode("ascii", errors="replace") for word in words[:2])
+    path, _, query = target.partition("?")
+    body = await _body(reader, headers)
+    peer = writer.get_extra_info("peername")
+    certificate = writer.get_extra_info("peercert") or {}
+    name = next((value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"), "")
+    return HttpRequest(method, path, query, headers, body, peer[0] if peer else "", name)
+
+
+def _headers(lines: list[bytes]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.decode("latin-1").partition(":")
+        if not colon or not name or name != name.strip():
+            raise BadRequestError(400, "malformed request: a header without a name")
+        if name.lower() in headers:  # the API reads none that may be repeated, and must not choose between two
+            headers[name.lower()] += f", {value.strip()}"
+        else:
+            headers[name.lower()] = value.strip()
+    return headers
+
+
+async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
+    if "transfer-encoding" in headers:
+        raise BadRequestError(411, "send the body with Content-Length")
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()):
+        raise BadRequestError(400, "malformed request: Content-Length is not a number")
+    if len(length) > 9 or int(length) > BODY_BYTES_MAX:
+        raise BadRequestError(413, f"the body is longer than {BODY_BYTES_MAX} bytes")
+    return await reader.readexactly(int(length))

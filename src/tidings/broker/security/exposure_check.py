@@ -3,7 +3,7 @@
 import logging
 
 from tidings.broker.config.rules import exposed, is_loopback
-from tidings.broker.config.tables import Configuration, ConsoleTable, ListenerTable
+from tidings.broker.config.tables import Configuration, ConsoleTable, ListenerTable, MetricsTable
 from tidings.broker.logs import note
 from tidings.broker.security.users import Users
 from tidings.errors import ConfigError
@@ -27,6 +27,12 @@ def check_exposure(configuration: Configuration, known: Users | None, name: str)
             problems.append(
                 f"{name}: console.host: {host} is reachable from other machines and no users are configured; {remedy}"
             )
+        metrics = configuration.metrics
+        if metrics.enabled and metrics.api and not is_loopback(metrics.host):
+            problems.append(
+                f"{name}: metrics.host: {metrics.host} is reachable from other machines, with the management API and "
+                f"no users; {remedy}, or set api = false"
+            )
         problems += [
             f"{name}: listeners: {listener.host} is reachable from other machines and no users are configured; "
             f"{remedy}, or set allow_anonymous = true in [users]"
@@ -42,8 +48,11 @@ def note_exposure(configuration: Configuration) -> None:
     if file.stat().st_mode & 0o077:
         note(log, logging.WARNING, "the users file is readable by other users; run chmod 600 on it", file=file)
     console = configuration.console
-    pages = [console] if console.enabled and not is_loopback(console.host) else []
-    reached: list[ListenerTable | ConsoleTable] = [*exposed(configuration), *pages]
+    metrics = configuration.metrics
+    pages: list[ConsoleTable | MetricsTable] = [console] if console.enabled and not is_loopback(console.host) else []
+    if metrics.enabled and metrics.api and not is_loopback(metrics.host):
+        pages.append(metrics)
+    reached: list[ListenerTable | ConsoleTable | MetricsTable] = [*exposed(configuration), *pages]
     for one in reached:
         if not one.tls:
             where = f"{one.host}:{one.port}"

@@ -5,7 +5,7 @@ that, by its
 own estimate, all but a few wait no longer than configured. *slow*: a bucket fills with that many messages a second; a
 connection that publishes when it is empty is not read from until it has filled again, and TCP tells the publisher.
 *refuse*: while more comes than that, a connection that wants to publish to a destination for the first time is
-refused with E_ADMISSION; who publishes already goes on.
+refused with E_ADMISSION; clients that publish already go on.
 
 All that happens once a read, never once a message; a broker without admission control has other connections, without
 even the question whether there is any.
@@ -56,7 +56,7 @@ class Admission:
         return min(pause, PAUSE_SECONDS_MAX)
 
     def newcomer(self) -> LimitError | None:
-        """Why somebody may not begin to publish; None: they may."""
+        """Returns the reason why a new publisher is refused; None: it is admitted."""
         if not self.refuses or self.rate_allowed is None or self.rate < self.rate_allowed:
             return None
         self.refused += 1

@@ -1,4 +1,5 @@
-"""What clients say they will publish. Routing schemes that need it (covering) are told; to all others it means nothing.
+"""Registers what clients announce to publish and passes it to routing schemes that need it (covering); others ignore
+it.
 
 An advertisement lives as long as its connection, or until it is withdrawn. It is taken under every scheme, so that the
 same client runs anywhere; the answer says whether it is used.

@@ -29,7 +29,7 @@ class AnswerBatch:
             self._receipts.setdefault(connection, []).append(receipt)
 
     def refused(self, connection: int, receipt: int, error: TidingsError) -> None:
-        """Who wants no receipt is told all the same, but not of each one: it might be thousands."""
+        """Report a refusal to a client that asked for no receipt: not of each message, since there may be thousands."""
         if receipt:
             self.answer(connection, Refused(receipt, error))
         elif connection not in self._told:
@@ -41,7 +41,7 @@ class AnswerBatch:
 
     @contextmanager
     def told(self, event: str) -> Iterator[None]:
-        """Around one of several things that all have to be done: if a fault of ours ends it, that is logged, and the
+        """Around one of several things that all have to be done: if an internal error ends it, that is logged, and the
         others follow."""
         try:
             yield

@@ -1,4 +1,4 @@
-"""The client connections of a broker as the engine knows them: log-in, frames, answers, and how a connection ends.
+"""The client connections of a broker as the engine knows them: login, frames, answers, and how a connection ends.
 
     opened ──Hello──► LogIn ──LoggedIn──► ready ──requests──► closing ──► lost
                          └──LoginRefused──────────────────────┘
@@ -40,7 +40,7 @@ class LoginDecision(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """What clients are told and allowed when they log in."""
+    """Values announced to clients, and limits that apply to them, when they log in."""
 
     publishers: Iterator[int]  # numbers of publishers, none twice
     name: str = "tidings"
@@ -141,12 +141,12 @@ class ClientSessions:
         self._turn(now)
 
     def go_on(self, now: Now, client: ClientSession) -> None:
-        """What parsing stopped at is dealt with."""
+        """Continue parsing: the frame at which it stopped has been handled."""
         if not client.closing and not self._plane.handled(client.connection, now.wall_ms) & BLOCKED:
             self._out.append(ResumeReading(client.connection))
 
     def check_publish(self, now: Now, client: ClientSession, check: PublishCheck) -> None:
-        """Whether this client may publish there; asked once for each destination."""
+        """Check the permission to publish there; called once for each destination."""
         connection = self._node.connections[client.connection]
         principal = connection.principal
         destination = f"{'queue' if check.queue else 'topic'}:{check.destination}"
@@ -163,7 +163,7 @@ class ClientSessions:
                 self._plane.skip(client.connection)
         self.go_on(now, client)
 
-    # --- log-in ---------------------------------------------------------------------------------------------------
+    # --- login ----------------------------------------------------------------------------------------------------
 
     def logged_in(self, now: Now, client: ClientSession, login: LoggedIn) -> None:
         user, client_id, limits = login.principal.name, login.hello.client_id, self._limits

@@ -1,4 +1,4 @@
-"""What consumers say: how many messages they will take, and what has become of those they were given."""
+"""Handles requests of consumers: credit, and verdicts on the messages that were delivered to them."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -18,9 +18,9 @@ from tidings.node.settings import NodeSettings
 
 class Consumers:
     def __init__(
-        self, plane: Plane, office: MailboxService, journal: Journal, outbox: AnswerBatch, settings: NodeSettings
+        self, plane: Plane, service: MailboxService, journal: Journal, outbox: AnswerBatch, settings: NodeSettings
     ) -> None:
-        self._plane, self._office, self._journal = plane, office, journal
+        self._plane, self._service, self._journal = plane, service, journal
         self._outbox, self._settings = outbox, settings
 
     # --- how many -------------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ class Consumers:
                 self._outbox.answer(client.number, Done(request.receipt, {"credit": left}))
             case MailboxSubscription(mailbox, consumer):
                 consumer.draining = request.receipt
-                self._office.touch(mailbox)
+                self._service.touch(mailbox)
             case _:
                 assert_never(subscription)
 
@@ -59,7 +59,7 @@ class Consumers:
     def _maybe_touch(self, mailbox: Mailbox, consumer: Consumer) -> None:
         """It can take more, if there is any, or be told that there is none."""
         if mailbox.backlog or consumer.draining:
-            self._office.touch(mailbox)
+            self._service.touch(mailbox)
 
     # --- what has become of them ----------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class Consumers:
         mailbox, consumer = subscription.mailbox, subscription.consumer
         mailbox.taken_ms = now_ms
         done = mailbox.acknowledge(consumer, consumer.up_to(max(tags)) if cumulative and tags else tags)
-        self._office.finished(mailbox, done)
+        self._service.finished(mailbox, done)
         if consumer.window:
             consumer.credit += len(done)
         self._maybe_touch(mailbox, consumer)
@@ -91,13 +91,13 @@ class Consumers:
                 transaction = client.transaction(request.session)
                 transaction.acks.append((mailbox, mailbox.reject(consumer, tags)))
             case Verdict.DONE:
-                self._office.finished(mailbox, mailbox.acknowledge(consumer, tags))
+                self._service.finished(mailbox, mailbox.acknowledge(consumer, tags))
             case verdict:
                 waits = client.transaction(request.session).returned if request.with_commit else None
                 avoids = consumer.avoids if request.elsewhere else None
                 returned = Returned(verdict, mailbox, mailbox.reject(consumer, tags), avoids)
                 if waits is None:
-                    give_back(self._office, returned)
+                    give_back(self._service, returned)
                 else:
                     waits.append(returned)
         if consumer.window:
@@ -120,17 +120,17 @@ class Consumers:
         return subscription.mailbox, consumer, tags
 
 
-def give_back(office: MailboxService, returned: Returned) -> None:
-    """What the consumer said of them happens now."""
+def give_back(service: MailboxService, returned: Returned) -> None:
+    """Apply the verdict of the consumer now."""
     mailbox, places = returned.mailbox, returned.places
     if returned.avoids is not None:
         returned.avoids.update(place.seq for place in places)
-    if returned.verdict is Verdict.RETRY or not office.mailboxes.is_open(mailbox):
-        office.retry(mailbox, places)
+    if returned.verdict is Verdict.RETRY or not service.mailboxes.is_open(mailbox):
+        service.retry(mailbox, places)
         return
     if returned.verdict is Verdict.DEAD:
-        office.dead_letters.bury(mailbox, places, REJECTED)
+        service.dead_letters.bury(mailbox, places, REJECTED)
     else:
         for place in places:
             mailbox.put_back(place)
-    office.touch(mailbox)  # and so this turn writes what there is to write
+    service.touch(mailbox)  # and so this turn writes what there is to write

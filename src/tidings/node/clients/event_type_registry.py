@@ -20,8 +20,8 @@ from tidings.routing.scheme import Then
 
 
 class EventTypeRegistry(Protocol):
-    """What is asked is done when `then` is called, which may be at once: with None, or with why it is not. What is
-    written is answered when it is durable."""
+    """Keeps event types and changes them. A change has been made when `then` is called, which may be at once: with
+    None, or with the error that prevented it. A change that is written is answered when it is durable."""
 
     def types(self) -> list[EventType]:
         """Those that are known here, parents first."""

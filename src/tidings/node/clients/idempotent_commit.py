@@ -3,8 +3,8 @@
 The last number of each key is stored in the same batch as the transaction. A commit whose number is not above it was
 done before, and nothing happens. Keys have *slots*, a fixed number of notes in the store; when all are taken a new key
 takes the one that has been quiet for longest, so keys that are used up need no clearing away. It is taken from the
-user with the most keys, or from the one who asks if that has its share (SLOTS by the number of users with keys): nobody
-makes another's commits forgotten by using many keys.
+user with the most keys, or from the requesting user if that one has its share (SLOTS by the number of users with keys):
+nobody makes another's commits forgotten by using many keys.
 """
 
 import json
@@ -39,7 +39,7 @@ class IdempotentCommit:
             self._put(key, slot, number)
 
     def done(self, key: str, number: int) -> bool:
-        """Whether this was committed before; an error while it is being committed."""
+        """True if this was committed before; an error while it is being committed."""
         if len(key) > KEY_MAX:
             raise UsageError("E_COMMIT_KEY", f"a key has at most {KEY_MAX} characters")
         if key in self._under_way:

@@ -1,7 +1,7 @@
-"""What is published here, and what other brokers send: to mailboxes, to the plane's sinks, and on to other brokers.
+"""Routes messages published here or sent by other brokers to mailboxes, to the plane's sinks, and to other brokers.
 
-The path of plain messages never comes here: the plane serves it by itself. Who publishes more than there is room for
-must wait, until there is (`relieve`).
+Plain messages never come here: the plane serves them alone. Publishers that exceed the available memory are held until
+there is room (`relieve`).
 """
 
 from tidings.delivery.mailbox import Mailbox
@@ -26,14 +26,14 @@ class Publications:
     def __init__(
         self,
         plane: NetworkPlane,
-        office: MailboxService,
+        service: MailboxService,
         journal: Journal,
         outbox: AnswerBatch,
         backpressure: Backpressure,
         settings: NodeSettings,
         network: Network | None,
     ) -> None:
-        self._plane, self._office, self._mailboxes = plane, office, office.mailboxes
+        self._plane, self._service, self._mailboxes = plane, service, service.mailboxes
         self._journal, self._outbox, self._backpressure, self._settings = journal, outbox, backpressure, settings
         self._network = network
 
@@ -52,7 +52,7 @@ class Publications:
     def arrived(self, event: RemoteMessage) -> None:
         """A message of another broker, not persistent, for mailboxes here."""
         mailboxes = self._mailboxes.for_message(event.message, event.sinks)
-        self._office.accept(event.message, mailboxes, expires_ms=event.expires_ms)
+        self._service.accept(event.message, mailboxes, expires_ms=event.expires_ms)
 
     def relayed(self, now_ms: int, event: Relayed) -> None:
         """A persistent message of another broker."""
@@ -86,14 +86,14 @@ class Publications:
             self._outbox.refused(connection, receipt, error)
 
     def _is_safe(self, message_id: bytes) -> bool:
-        seen_here = message_id in self._office.repeats.recent
+        seen_here = message_id in self._service.publish_dedup.recent
         return seen_here or (self._network is not None and self._network.store_and_forward.missing(message_id) is None)
 
     def event(self, now_ms: int, connection: int, receipt: int, message: bytes) -> None:
         """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent
         again."""
         persistent = bool(message[1] & PERSISTENT)
-        known = message[ID] in self._office.repeats.recent
+        known = message[ID] in self._service.publish_dedup.recent
         if self._network is not None and persistent and not known:
             known = not self._network.store_and_forward.saw(message[ID])
         expires_ms = expires_ms_of(message)
@@ -107,14 +107,14 @@ class Publications:
 
     def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> PublicationStored:
         """Journal the message if need be; returns what is to be published once that is safe."""
-        offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
+        offer = self._service.prepare(message, mailboxes, expires_ms_of(message), connection)
         return PublicationStored(now_ms, connection, message, offer, enters=self._abroad(message))
 
     def publish(self, publication: PublicationStored) -> None:
         """A message that is safe goes to its subscribers."""
         now_ms, connection, message, offer, enters = publication
         self._plane.publish(message, now_ms, connection)
-        self._office.offer(*offer)
+        self._service.offer(*offer)
         if enters:
             assert self._network is not None
             self._enter(self._network, now_ms, message, connection)
@@ -128,11 +128,12 @@ class Publications:
             self._outbox.refused(publication.connection, receipt, error)
 
     def relieve(self, now_ms: int) -> None:
-        """Let publishers go who need not wait any more; while memory is short, end who holds it and takes nothing."""
+        """Release publishers that need not wait any more; while memory is short, end consumers that hold it and take
+        nothing."""
         if self._backpressure.holding(CROWD):
             if self._crowded(0.75):
-                excess = self._office.message_cache.pinned_bytes - self._settings.messages_bytes_max * 3 // 4
-                self._office.overflow.clear_stalled(now_ms, self._office.attended, excess)
+                excess = self._service.message_cache.pinned_bytes - self._settings.messages_bytes_max * 3 // 4
+                self._service.overflow.clear_stalled(now_ms, self._service.attended, excess)
             else:
                 self._backpressure.release(CROWD)
         if self._backpressure.holding(LINKS) and not (self._network and self._network.scheme_forwarding.congested(0.5)):
@@ -141,7 +142,7 @@ class Publications:
     def _post(self, event: Published | PublishedToRouters | PublishedToScheme, outcome: Outcome | None) -> bool:
         """`MailboxService.accept` for a publisher, which must wait if there is too much."""
         try:
-            return self._office.accept(
+            return self._service.accept(
                 event.message,
                 self._mailboxes.for_message(event.message, event.sinks),
                 expires_ms=event.expires_ms,
@@ -172,9 +173,9 @@ class Publications:
         return False
 
     def _crowded(self, share: float) -> bool:
-        """Whether publishers must wait: too much on its way to disk, or too much that only memory has."""
+        """True if publishers must wait: too much is on its way to disk, or kept in memory alone."""
         settings = self._settings
         return (
             self._journal.pending_bytes > settings.journal_bytes_max * share
-            or self._office.message_cache.pinned_bytes > settings.messages_bytes_max * share
+            or self._service.message_cache.pinned_bytes > settings.messages_bytes_max * share
         )

@@ -36,7 +36,7 @@ class PublishDedup:
             self.recent.add(message[ID])
 
     def perhaps(self, message_id: bytes, said: bool) -> bool:
-        """Whether a message may have been sent before; `said`: its frame says so."""
+        """True if a message may have been sent before; `said`: its frame says so."""
         publisher = message_id[PUBLISHER]
         if said and publisher not in self._moved:
             self._moved[publisher] = None
@@ -45,7 +45,7 @@ class PublishDedup:
         return said or (bool(self._moved) and publisher in self._moved)
 
     def is_safe(self, message_id: bytes) -> bool:
-        """Whether a message that may have been sent before was, and is stored."""
+        """True if a message that may have been sent before was, and is stored."""
         safe = message_id in self.recent
         self.duplicates += safe
         return safe

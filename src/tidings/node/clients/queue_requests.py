@@ -1,4 +1,4 @@
-"""Looking into queues and tidying them up: browse, move, purge. None of it consumes as a consumer would.
+"""Administration of queues: create, browse, move, purge, delete. None of it consumes as a consumer would.
 
 Where message bytes are needed that only the store has, a request becomes a job that waits for them. Browsing and moving
 go by pages: the answer says whether there is more.
@@ -15,14 +15,15 @@ from tidings.model.destination import Destination
 from tidings.model.selector import Selector
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.session import Connection
-from tidings.node.clients.subscription_plan import restricted
+from tidings.node.clients.subscription_plan import is_temporary, restricted
 from tidings.node.completions import AnswerRequest
+from tidings.node.effects import Close
 from tidings.node.encoded_message import expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.message_filter import accepts
 from tidings.node.plane import Plane
-from tidings.node.requests import Browse, Done, Move, Purge
+from tidings.node.requests import Browse, CreateQueue, DeleteQueue, Done, Move, Purge
 
 PAGE_MESSAGES_MAX = 256
 
@@ -37,9 +38,9 @@ class _Job:
 
 
 class Queues:
-    def __init__(self, plane: Plane, office: MailboxService, journal: Journal, outbox: AnswerBatch) -> None:
+    def __init__(self, plane: Plane, service: MailboxService, journal: Journal, outbox: AnswerBatch) -> None:
         self._plane = plane
-        self._office = office
+        self._service = service
         self._journal = journal
         self._outbox = outbox
         self.jobs: list[_Job] = []  # under way
@@ -88,7 +89,7 @@ class Queues:
         return last, cut
 
     def purge(self, client: Connection, request: Purge) -> None:
-        """What waits is gone: all of it, or the messages with these tags."""
+        """Delete waiting messages: all, or those with these tags."""
         mailbox = self._queue(client, "manage", request.queue)
         if request.tags:
             places = self._places(mailbox, request.tags)
@@ -98,7 +99,7 @@ class Queues:
             seqs = [place.seq for place in places]
         else:
             seqs = mailbox.purge()
-        self._office.finished(mailbox, seqs)
+        self._service.finished(mailbox, seqs)
         done = Done(request.receipt, {"count": len(seqs), "more": False})
         self._journal.then_changed(AnswerRequest(client.number, done))
 
@@ -122,11 +123,37 @@ class Queues:
                 message = job.messages.get(place.seq)
                 if message is not None and mailbox.backlog.holds(place):
                     mailbox.backlog.remove(place)
-                    moved += self._office.dead_letters.move(mailbox, place, message, target)
+                    moved += self._service.dead_letters.move(mailbox, place, message, target)
             done = Done(request.receipt, {"count": moved, "more": more and moved > 0})
             self._journal.then(AnswerRequest(client.number, done))
 
         self._start(now_ms, _Job(mailbox, places[:PAGE_MESSAGES_MAX], shift))
+
+    def create(self, client: Connection, request: CreateQueue) -> None:
+        queue = self._named(client, "manage", request.queue)
+        if is_temporary(queue):
+            raise UsageError("E_QUEUE_TEMPORARY", f"{queue} is the name of a temporary queue; choose another name")
+        created = str(queue) not in self._service.mailboxes.by_name
+        self._service.mailboxes.queue(queue)
+        self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt, {"created": created})))
+
+    def delete(self, client: Connection, request: DeleteQueue) -> None:
+        """Also of messages that are with nobody at the moment, in a transaction or on their way from or to the disk,
+        none is lost unless the deletion is forced."""
+        mailbox = self._queue(client, "manage", request.queue)
+        if not request.force:
+            if count := len(mailbox.consumers):
+                raise UsageError(
+                    "E_QUEUE_BUSY", f"{mailbox.name} has {count} consumers; end them, or force the deletion"
+                )
+            if mailbox.messages or self._journal.is_storing(mailbox.number):
+                reason = f"{mailbox.name} is not empty; purge it or force the deletion"
+                raise UsageError("E_QUEUE_NOT_EMPTY", reason)
+        done = Done(request.receipt, {"count": mailbox.messages})
+        for connection in dict.fromkeys(consumer.connection for consumer in mailbox.consumers):
+            self._outbox.add(Close(connection, "E_QUEUE_DELETED", f"{mailbox.name} was deleted"))
+        self._service.remove(mailbox)
+        self._journal.then_changed(AnswerRequest(client.number, done))
 
     # --- bytes from the store -------------------------------------------------------------------------------------
 
@@ -159,7 +186,7 @@ class Queues:
 
     def _start(self, now_ms: int, job: _Job) -> None:
         for place in job.places:
-            held = self._office.message_cache.get(place.seq)
+            held = self._service.message_cache.get(place.seq)
             if held is None:
                 job.missing[place.seq] = place
             else:
@@ -171,13 +198,17 @@ class Queues:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _queue(self, client: Connection, operation: str, name: str) -> Mailbox:
+    def _named(self, client: Connection, operation: str, name: str) -> Destination:
         queue = Destination.parse(name)
         if not queue.queue:
             raise UsageError("E_QUEUE_NAME", f"{name!r} is not a queue: write queue:{queue.name}")
         if not client.principal.may(operation, str(queue)):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not {operation} {queue}")
-        mailbox = self._office.mailboxes.by_name.get(str(queue))
+        return queue
+
+    def _queue(self, client: Connection, operation: str, name: str) -> Mailbox:
+        queue = self._named(client, operation, name)
+        mailbox = self._service.mailboxes.by_name.get(str(queue))
         if mailbox is None or mailbox.kind is not MailboxKind.QUEUE:
             raise UsageError("E_QUEUE_UNKNOWN", f"there is no {queue}")
         return mailbox

@@ -22,7 +22,9 @@ from tidings.node.requests import (
     Begin,
     Browse,
     Commit,
+    CreateQueue,
     Credit,
+    DeleteQueue,
     DeskRequest,
     Done,
     Drain,
@@ -45,17 +47,17 @@ class RequestHandler:
     def __init__(
         self,
         plane: Plane,
-        office: MailboxService,
+        service: MailboxService,
         journal: Journal,
         outbox: AnswerBatch,
         settings: NodeSettings,
         publishing: Publications,
     ) -> None:
-        self._office, self._journal, self._outbox = office, journal, outbox
-        self.queues = Queues(plane, office, journal, outbox)
-        self.consuming = Consumers(plane, office, journal, outbox, settings)
-        self.subscriptions = Subscriptions(plane, office, journal, outbox, settings)
-        self.transactions = OpenTransactions(plane, office, journal, outbox, settings, self.subscriptions, publishing)
+        self._service, self._journal, self._outbox = service, journal, outbox
+        self.queues = Queues(plane, service, journal, outbox)
+        self.consuming = Consumers(plane, service, journal, outbox, settings)
+        self.subscriptions = Subscriptions(plane, service, journal, outbox, settings)
+        self.transactions = OpenTransactions(plane, service, journal, outbox, settings, self.subscriptions, publishing)
 
     def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
         match request:
@@ -94,6 +96,10 @@ class RequestHandler:
                 self.queues.purge(client, request)
             case Move():
                 self.queues.move(now_ms, client, request)
+            case CreateQueue():
+                self.queues.create(client, request)
+            case DeleteQueue():
+                self.queues.delete(client, request)
             case _:
                 assert_never(request)
 
@@ -103,7 +109,7 @@ class RequestHandler:
         self.subscriptions.end_all(client)
         for mailbox in client.temporary.values():
             with self._outbox.told("a temporary queue could not be removed"):
-                self._office.remove(mailbox)
+                self._service.remove(mailbox)
 
     # --- who it is, and what is its own -----------------------------------------------------------------------------
 
@@ -124,14 +130,14 @@ class RequestHandler:
             raise UsageError("E_QUEUE_TEMPORARY", f"{name!r} is no temporary queue: those are called queue:tmp.…")
         if not client.principal.may("subscribe", name):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {name}")
-        if name in self._office.mailboxes.by_name:
+        if name in self._service.mailboxes.by_name:
             raise UsageError("E_QUEUE_EXISTS", f"there is a temporary queue {queue.name!r} already")
-        client.temporary[name] = self._office.mailboxes.make(name, MailboxKind.TEMPORARY, queue_predicate(queue))
+        client.temporary[name] = self._service.mailboxes.make(name, MailboxKind.TEMPORARY, queue_predicate(queue))
         self._outbox.answer(client.number, Done(request.receipt))
 
     def _remove_temporary(self, client: Connection, request: RemoveTemporary) -> None:
         mailbox = client.temporary.pop(str(Destination.parse(request.queue)), None)
         if mailbox is None:
             raise UsageError("E_QUEUE_TEMPORARY", f"no temporary queue {request.queue!r} of this connection")
-        self._office.remove(mailbox)
+        self._service.remove(mailbox)
         self._outbox.answer(client.number, Done(request.receipt))

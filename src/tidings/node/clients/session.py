@@ -11,13 +11,13 @@ from tidings.node.requests import Verdict
 
 
 class Principal(Protocol):
-    """Who is connected, and what that one may do."""
+    """An authenticated user and its permissions."""
 
     @property
     def name(self) -> str: ...
 
     def may(self, operation: str, destination: str) -> bool:
-        """Operations: publish, subscribe, browse, manage, trace, advertise, define."""
+        """Operations: publish, subscribe, browse, manage, trace, advertise, define, monitor."""
 
     def restriction(self, destination: str, operation: str = "subscribe") -> str:
         """A selector that everything this one receives from there must fulfil; empty: none."""
@@ -43,7 +43,7 @@ Subscription: TypeAlias = DirectSubscription | MailboxSubscription
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Messages that a consumer has given back: with nobody, until what it said of them happens."""
+    """Messages that a consumer has answered for: assigned to no consumer until its verdict is applied."""
 
     verdict: Verdict
     mailbox: Mailbox
@@ -52,7 +52,7 @@ class Returned:
 
 
 @dataclass(slots=True)
-class Transaction:
+class OpenTransaction:
     """Sends and acknowledgements that happen together or not at all."""
 
     messages: list[bytes] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Connection:
     principal: Principal
     client_id: str
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
-    transactions: dict[int, Transaction] = field(default_factory=dict)
+    transactions: dict[int, OpenTransaction] = field(default_factory=dict)
     temporary: dict[str, Mailbox] = field(default_factory=dict)  # queues that end with it, by name
     advertised: dict[str, TypeTree] = field(default_factory=dict)  # event types that it publishes, with their ancestors
     gone: bool = False  # what was asked for on its behalf is to be undone
@@ -85,7 +85,7 @@ class Connection:
         if transaction is not None and transaction.failure is None:
             transaction.failure = error
 
-    def transaction(self, session: int) -> Transaction:
+    def transaction(self, session: int) -> OpenTransaction:
         try:
             return self.transactions[session]
         except KeyError:

@@ -1,6 +1,6 @@
 """Recognises a single publisher that waits for each receipt and has the broker almost to itself.
 
-Its messages are written at once (`PersistNow`), each by itself: gathering them with others would gain nothing.
+Its messages are written at once (`PersistNow`), each alone: gathering them with others would gain nothing.
 """
 
 MESSAGES_MIN = 16  # of the same publisher in a row

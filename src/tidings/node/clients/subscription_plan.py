@@ -57,7 +57,7 @@ def plan(request: Subscribe, client_id: str, connection: int, principal: Princip
 
 
 def restricted(selector: Selector, restriction: str) -> Selector:
-    """What is asked for, as far as it is allowed."""
+    """The predicate asked for, restricted to what is allowed."""
     if not restriction:
         return selector
     return Selector(f"({selector.text}) AND ({restriction})" if selector.text.strip() else restriction)
@@ -78,7 +78,7 @@ def destination_of(predicate: bytes) -> str:
 
 
 def queue_predicate(destination: Destination) -> bytes:
-    """What fills a queue: all that is sent to it."""
+    """The predicate of a queue: all that is sent to it."""
     pattern = DestinationPattern(destination.name, destination.queue)
     return encode_predicate(Predicate.of(pattern.constraint))
 

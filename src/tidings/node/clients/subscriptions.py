@@ -22,14 +22,14 @@ from tidings.node.plane import Plane
 from tidings.node.requests import AckMode, Done, Forget, Subscribe, Unsubscribe
 from tidings.node.settings import NodeSettings
 
-EVERYTHING = ">"  # who may manage all topics may see the broker, and tidy it up
+EVERYTHING = ">"  # a user with `manage` for all topics may inspect the broker and remove subscriptions of others
 
 
 class Subscriptions:
     def __init__(
-        self, plane: Plane, office: MailboxService, journal: Journal, outbox: AnswerBatch, settings: NodeSettings
+        self, plane: Plane, service: MailboxService, journal: Journal, outbox: AnswerBatch, settings: NodeSettings
     ) -> None:
-        self._plane, self._office, self._mailboxes = plane, office, office.mailboxes
+        self._plane, self._service, self._mailboxes = plane, service, service.mailboxes
         self._journal, self._outbox, self._settings = journal, outbox, settings
 
     def subscribe(self, now_ms: int, client: Connection, request: Subscribe) -> None:
@@ -78,7 +78,7 @@ class Subscriptions:
         subscription = MailboxSubscription(mailbox, consumer, request.destination, request.selector)
         mailbox.policy = request.policy
         mailbox.taken_ms = now_ms
-        self._office.attach(mailbox, consumer)
+        self._service.attach(mailbox, consumer)
         client.subscriptions[request.subscription] = subscription
         made = new and kind is not MailboxKind.QUEUE
         completion = ActivateConsumer(client, request.receipt, request.subscription, subscription, made)
@@ -89,13 +89,13 @@ class Subscriptions:
         client, subscription = completion.client, completion.subscription
         mailbox, consumer = subscription.mailbox, subscription.consumer
         if error is None:
-            self._office.activate(mailbox, consumer)
+            self._service.activate(mailbox, consumer)
         else:
             if client.subscriptions.get(completion.number) is subscription:
                 del client.subscriptions[completion.number]
-            self._office.detach(mailbox, consumer)
+            self._service.detach(mailbox, consumer)
             if completion.made and self._mailboxes.is_open(mailbox) and not mailbox.consumers:
-                self._office.remove(mailbox)
+                self._service.remove(mailbox)
         self._outbox.answer_with(client.number, Done(completion.receipt), error)
 
     def _mailbox(self, client: Connection, request: Subscribe, wanted: SubscriptionPlan, kind: MailboxKind) -> Mailbox:
@@ -120,7 +120,7 @@ class Subscriptions:
             raise UsageError("E_SHARED_DIFFERS", f"{wanted.name!r} is in use with another topic or selector")
         self._check_own(client, mailbox)
         # As in JMS, a changed topic or selector means: forget the old subscription, start a new one.
-        self._office.remove(mailbox)
+        self._service.remove(mailbox)
         return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
 
     def unsubscribe(self, client: Connection, request: Unsubscribe) -> None:
@@ -129,7 +129,7 @@ class Subscriptions:
             consumer = subscription.consumer
             for place in subscription.mailbox.reject(consumer, list(consumer.unacknowledged)):
                 subscription.mailbox.put_back(place)
-            self._office.touch(subscription.mailbox)
+            self._service.touch(subscription.mailbox)
         self._end(subscription)
         del client.subscriptions[request.subscription]
         # So it is, even if a crash makes what was acknowledged come again.
@@ -146,7 +146,7 @@ class Subscriptions:
             case DirectSubscription(sink):
                 self._plane.unsubscribe(sink)
             case MailboxSubscription(mailbox, consumer):
-                self._office.detach(mailbox, consumer)
+                self._service.detach(mailbox, consumer)
             case _:
                 assert_never(subscription)
 
@@ -162,7 +162,7 @@ class Subscriptions:
         if mailbox.consumers:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber")
         self._check_own(client, mailbox)
-        self._office.remove(mailbox)
+        self._service.remove(mailbox)
         self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt)))
 
     def _check_owner(self, client: Connection, request: Forget) -> None:
@@ -171,7 +171,7 @@ class Subscriptions:
             raise SecurityError("E_FORBIDDEN", reason)
 
     def _check_own(self, client: Connection, mailbox: Mailbox) -> None:
-        """What several share ends by a hand that may manage its topic, whatever else that hand may."""
+        """Check that a subscription shared by several users is ended by one that may manage its topic."""
         if mailbox.kind is not MailboxKind.SHARED_DURABLE:
             return
         topic = destination_of(self._mailboxes.predicate(mailbox))

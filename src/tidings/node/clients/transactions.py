@@ -5,7 +5,7 @@ from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.consumers import give_back
 from tidings.node.clients.idempotent_commit import IdempotentCommit
 from tidings.node.clients.publications import Publications
-from tidings.node.clients.session import Connection, Transaction
+from tidings.node.clients.session import Connection, OpenTransaction
 from tidings.node.clients.subscriptions import Subscriptions
 from tidings.node.completions import CommitTransaction
 from tidings.node.mailboxes.journal import Journal
@@ -19,7 +19,7 @@ class OpenTransactions:
     def __init__(
         self,
         plane: Plane,
-        office: MailboxService,
+        service: MailboxService,
         journal: Journal,
         outbox: AnswerBatch,
         settings: NodeSettings,
@@ -27,7 +27,7 @@ class OpenTransactions:
         publishing: Publications,
     ) -> None:
         self.once = IdempotentCommit()
-        self._plane, self._office, self._journal = plane, office, journal
+        self._plane, self._service, self._journal = plane, service, journal
         self._outbox, self._settings = outbox, settings
         self._subscriptions, self._publishing = subscriptions, publishing
         self._bytes = 0  # of messages in all that are open
@@ -38,7 +38,7 @@ class OpenTransactions:
         if len(client.transactions) >= self._settings.transactions_max:
             limit = self._settings.transactions_max
             raise LimitError("E_TRANSACTIONS", f"a connection has at most {limit} open transactions")
-        client.transactions[request.session] = Transaction()
+        client.transactions[request.session] = OpenTransaction()
         self._plane.transacted(client.number, request.session, True)
         self._outbox.answer(client.number, Done(request.receipt))
 
@@ -72,7 +72,7 @@ class OpenTransactions:
                 self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
                 return
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
-            place, late = self._office.mailboxes.for_message, request.drops_late
+            place, late = self._service.mailboxes.for_message, request.drops_late
             targets = [place(one, self._plane.match(one), drops_late=late) for one in transaction.messages]
         except TidingsError:
             self._failed(client, request, transaction)
@@ -84,9 +84,9 @@ class OpenTransactions:
             ]
         )
         for mailbox, places in transaction.acks:
-            self._office.finished_if_written(mailbox, [place.seq for place in places])
+            self._service.finished_if_written(mailbox, [place.seq for place in places])
         if key:
-            self._journal.message(self.once.begin(key, request.number, self._office.take_seq()), 0)
+            self._journal.message(self.once.begin(key, request.number, self._service.take_seq()), 0)
         self._journal.then(CommitTransaction(client, request, transaction, publications, key, before))
 
     def complete(self, commit: CommitTransaction, error: TidingsError | None) -> None:
@@ -102,7 +102,7 @@ class OpenTransactions:
             for place in places:
                 mailbox.finish(place.seq)
         for returned in commit.transaction.returned:
-            give_back(self._office, returned)
+            give_back(self._service, returned)
         for publication in commit.publications:
             self._publishing.publish(publication)
         self._outbox.answer(commit.client.number, Done(commit.request.receipt))
@@ -118,18 +118,18 @@ class OpenTransactions:
             with self._outbox.told("a transaction could not be rolled back"):
                 self._roll_back(transaction)
 
-    def _failed(self, client: Connection, request: Commit, transaction: Transaction) -> None:
+    def _failed(self, client: Connection, request: Commit, transaction: OpenTransaction) -> None:
         if request.or_leaves:  # or it would be given again what it had, and that would count as one more try
             self._subscriptions.end_all(client)
         self._roll_back(transaction)
 
-    def _roll_back(self, transaction: Transaction) -> None:
+    def _roll_back(self, transaction: OpenTransaction) -> None:
         for mailbox, places in transaction.acks:
-            self._office.retry(mailbox, places)
+            self._service.retry(mailbox, places)
         for returned in transaction.returned:
-            self._office.retry(returned.mailbox, returned.places)
+            self._service.retry(returned.mailbox, returned.places)
 
-    def _end(self, client: Connection, session: int) -> Transaction:
+    def _end(self, client: Connection, session: int) -> OpenTransaction:
         transaction = client.transaction(session)
         del client.transactions[session]
         self._bytes -= transaction.bytes

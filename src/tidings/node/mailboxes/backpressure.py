@@ -2,8 +2,8 @@
 
 Reasons to wait: too much is on its way to disk or only in memory (then everybody who adds to it waits), one mailbox
 that is not durable is full (then those who publish to it wait, unless its consumers take nothing at all), a scheme that
-carries messages itself has filled a link (where the plane sends them, it holds publishers by itself), or a type is
-being advertised. A connection is held while any reason lasts.
+carries messages itself has filled a link (where the plane sends them, it holds publishers without the node), or a type
+is being advertised. A connection is held while any reason lasts.
 """
 
 from collections.abc import Hashable
@@ -19,7 +19,7 @@ class Backpressure:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._reasons: dict[int, set[Hashable]] = {}
-        self.held: dict[Hashable, set[int]] = {}  # who waits, by reason
+        self.held: dict[Hashable, set[int]] = {}  # waiting publishers by reason
         self.pushed_back = 0  # times that somebody had to wait for a mailbox
 
     def hold(self, connection: int, reason: Hashable) -> None:

@@ -20,8 +20,8 @@ EXPIRED, REJECTED, TOO_OFTEN = "expired", "rejected by its consumer", "delivered
 ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
 
 
-class Office(Protocol):
-    """What is needed of the post office."""
+class MailboxAccess(Protocol):
+    """The part of the mailbox service that dead letters need."""
 
     message_cache: MessageCache
 
@@ -39,11 +39,13 @@ class Office(Protocol):
 
 
 class DeadLetters:
-    def __init__(self, office: Office, mailboxes: MailboxTable, grave: Destination, outbox: AnswerBatch) -> None:
+    def __init__(
+        self, service: MailboxAccess, mailboxes: MailboxTable, grave: Destination, outbox: AnswerBatch
+    ) -> None:
         self.buried = 0
         self.failed = 0  # could not be buried, and wait where they were
         self.unread: dict[int, list[tuple[Mailbox, BacklogPosition, str]]] = {}  # their bytes are being fetched
-        self._office = office
+        self._service = service
         self._mailboxes = mailboxes
         self._grave = grave
         self._outbox = outbox
@@ -51,7 +53,7 @@ class DeadLetters:
     def bury(self, mailbox: Mailbox, places: Iterable[BacklogPosition], cause: str) -> None:
         """Move these to the dead-letter queue."""
         for place in places:
-            held = self._office.message_cache.get(place.seq)
+            held = self._service.message_cache.get(place.seq)
             if held is None:
                 self.unread.setdefault(place.seq, []).append((mailbox, place, cause))
             else:
@@ -67,7 +69,7 @@ class DeadLetters:
         for seq in seqs:
             for mailbox, _, _ in self.unread.pop(seq, ()):
                 mailbox.finish(seq)
-                self._office.finished(mailbox, [seq])
+                self._service.finished(mailbox, [seq])
 
     def move(self, mailbox: Mailbox, place: BacklogPosition, message: bytes, target: Destination) -> bool:
         """A message that has left the backlog goes to the end of another queue; False: it cannot, and is back."""
@@ -107,7 +109,7 @@ class DeadLetters:
             self._keep(mailbox, place, cause)
             return
         self.buried += 1
-        self._office.finished(mailbox, [place.seq])
+        self._service.finished(mailbox, [place.seq])
         mailbox.finish(place.seq)
 
     def _keep(self, mailbox: Mailbox, place: BacklogPosition, cause: str) -> None:
@@ -115,7 +117,7 @@ class DeadLetters:
             mailbox.finish(place.seq)
         elif cause == REJECTED:  # of the others this delivery is counted already, or there was none
             mailbox.put_back_tried(place)
-            self._office.returned(mailbox, [])
+            self._service.returned(mailbox, [])
         else:
             mailbox.put_back(place)
 
@@ -126,8 +128,8 @@ class DeadLetters:
         except TidingsError as error:  # no more mailboxes, or more than a message can hold
             self.finish_move(move, error)
             return False
-        self._office.finished_if_written(move.mailbox, [move.place.seq])
-        self._office.accept(moved, [queue], expires_ms=message.expiration_ms or 0, outcome=move)
+        self._service.finished_if_written(move.mailbox, [move.place.seq])
+        self._service.accept(moved, [queue], expires_ms=message.expiration_ms or 0, outcome=move)
         return True
 
 

@@ -8,21 +8,21 @@ from tidings.node.tracing.recording import Tracking
 
 
 class Dispatch:
-    def __init__(self, plane: Plane, office: MailboxService, consuming: Consumers, tracking: Tracking) -> None:
-        self._plane, self._office, self._consuming, self._tracking = plane, office, consuming, tracking
+    def __init__(self, plane: Plane, service: MailboxService, consuming: Consumers, tracking: Tracking) -> None:
+        self._plane, self._service, self._consuming, self._tracking = plane, service, consuming, tracking
 
     def round(self, now_ms: int) -> list[int]:
         """All mailboxes that were touched. Returns what the store must bring so that they can go on."""
         wanted: list[int] = []
-        for mailbox in self._office.take_touched():
+        for mailbox in self._service.take_touched():
             while self._give_out(now_ms, mailbox):
                 pass
             wanted += mailbox.wanted
         return wanted
 
     def _give_out(self, now_ms: int, mailbox: Mailbox) -> bool:
-        """One round; True if there may be more to give. Room is asked for even if it seems used up: only who has asked
-        in vain is told when there is some again."""
+        """One round; True if there may be more to deliver. Room is asked for even if it seems used up: the plane
+        announces new room only to those it has refused."""
         if mailbox.backlog:
             for consumer in mailbox.consumers:
                 consumer.room_bytes = self._plane.room(consumer.connection)
@@ -37,12 +37,12 @@ class Dispatch:
         for consumer, (attempts, tags, messages) in runs.items():
             if consumer.settles:
                 mailbox.taken_ms = now_ms
-                self._office.finished(mailbox, mailbox.acknowledge(consumer, tags))
+                self._service.finished(mailbox, mailbox.acknowledge(consumer, tags))
                 consumer.credit += len(tags)
                 tags = [0] * len(tags)
             self._plane.deliver(consumer.connection, consumer.subscription, attempts, tags, messages)
             self._tracking.delivered(now_ms, mailbox, messages)
         if mailbox.expired:
-            self._office.late(mailbox, mailbox.expired)
+            self._service.late(mailbox, mailbox.expired)
         self._consuming.drained(mailbox)
         return bool(runs and mailbox.backlog) and not mailbox.wanted

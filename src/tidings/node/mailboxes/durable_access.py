@@ -6,8 +6,8 @@ filled by the new one from now on. What it held before is for the consumer to re
 stays, and comes should a rule admit it again.
 
 A shared one belongs to all its subscribers, whose rules may differ. None of them takes away what another may have: only
-who may manage its topic, and is alone, narrows it. For everybody else it collects all that was asked for, and each gets
-what their rule admits, as from a queue.
+a user that may manage its topic, and is its only user, narrows it. For everybody else it collects all that was asked
+for, and each gets what their rule admits, as from a queue.
 """
 
 from tidings.delivery.mailbox import Mailbox, MailboxKind
@@ -17,7 +17,7 @@ from tidings.node.mailboxes.mailbox_table import MailboxTable
 
 
 def fits(mailboxes: MailboxTable, mailbox: Mailbox, wanted: SubscriptionPlan, principal: Principal) -> bool:
-    """Whether the mailbox is the one that is wanted, and if need be is made so; False: it is another subscription."""
+    """True if the mailbox is, or was adapted to be, the one that is asked for; False: it is another subscription."""
     predicate, alone = mailboxes.predicate(mailbox), mailbox.kind is MailboxKind.DURABLE
     if not wanted.asked:
         return predicate == wanted.predicate

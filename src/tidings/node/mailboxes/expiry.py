@@ -51,11 +51,11 @@ class Expiry:
         self.passes.pop(mailbox, None)
 
     def wanted(self) -> list[int]:
-        """What the store is to bring."""
+        """Messages to be loaded from the store."""
         return [seq for one in self.passes.values() for seq in one.asked] if self.passes else []
 
     def tick(self, now_ms: int) -> list[tuple[Mailbox, list[BacklogPosition]]]:
-        """What is too late, by mailbox: it has left the backlog."""
+        """Take expired messages out of the backlogs and return them by mailbox."""
         for mailbox, due_ms in self._due_ms.items():
             if due_ms <= now_ms:
                 self.passes.setdefault(mailbox, _Pass())
@@ -73,7 +73,7 @@ class Expiry:
         return found
 
     def loaded(self, now_ms: int, messages: Mapping[int, int]) -> list[tuple[Mailbox, list[BacklogPosition]]]:
-        """When messages that the store has brought expire; 0: never."""
+        """Note the expiry times of messages that the store has loaded; 0: never."""
         found = []
         for mailbox, one in self.passes.items():
             late = []

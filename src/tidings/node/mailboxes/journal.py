@@ -1,10 +1,10 @@
-"""What waits to be on disk, and what happens once it is.
+"""Collects records to be written in batches, with the completions that follow from each.
 
 What is gathered leaves as one `Persist`, and while that one is under way the next is gathered: group commit. Never two
 at a time, because a record may rest on one before it (a message on the mailbox made for it): were the first refused
 and the second written, the store would drop what was promised to be kept.
 
-There are two sorts of records. A message is refused when it cannot be written: its publisher is told and may try
+There are two sorts of records. A message is refused when it cannot be written: its publisher gets an error and may try
 again. A change of state (a mailbox made, a message acknowledged) has happened all the same, so its record stays at the
 head of the line until it is written; unless no store could ever keep it: all others would wait behind it without end.
 If both were in one batch and it was refused, the changes are tried once more without the messages: what frees space
@@ -13,7 +13,7 @@ message comes again, marked): they are not worth an fsync of their own and go wi
 second.
 
 Changes that had to wait, for a full disk say, may be more than a store takes at once. Those that do not fit go first,
-by themselves; the batch they were part of fails with them, as a whole.
+in batches of their own; the batch they were part of fails with them, as a whole.
 
 The journal carries nothing out: it keeps completions in order beside what they wait for and returns them when the fate
 of that is known (`completer`).
@@ -45,7 +45,7 @@ LATER_MAX = 1000  # changes that nobody waits for, before they are written all t
 
 
 class Flush(NamedTuple):
-    """What left the journal: a batch to be written, or completions of one that needs no write."""
+    """Output of the journal: a batch to be written, or completions of one that needs no write."""
 
     write: Persist | None = None
     completions: Sequence[Completion] = ()
@@ -73,7 +73,7 @@ class _Batch:
     urgent: bool = False  # some change should not wait for the next batch
 
     def records(self) -> list[Record]:
-        """What to write now that the batch leaves."""
+        """The records to write, composed when the batch leaves."""
         return [*self.changes, *self.said()]
 
     def said(self) -> list[Record]:
@@ -114,6 +114,12 @@ class Journal:
         """Nothing is under way, or waits to be."""
         return not (self._under_way or self._again or self._unwritten or self._open_batch.changes)
 
+    @property
+    def leaving(self) -> bool:
+        """The next `flush` sends what is being gathered, or what was gathered before it."""
+        batch = self._open_batch
+        return self._under_way is None and bool(batch.urgent or batch.messages or batch.completions)
+
     def change(self, record: Record) -> None:
         """Something is so from now on; the record is written as soon as that is possible."""
         self._open_batch.changes.append(record)
@@ -121,10 +127,13 @@ class Journal:
         self._open_batch.urgent = True
 
     def later(self, record: Record) -> None:
-        """The same for a change nobody waits for: it goes with the next batch, or when `flush` is told to retry."""
-        self._open_batch.changes.append(record)
-        if len(self._open_batch.changes) >= self._later_max:
-            self._open_batch.urgent = True
+        """The same for a change nobody waits for: it goes with the next batch, or with a `flush` that retries."""
+        batch = self._open_batch
+        batch.changes.append(record)
+        if type(record) is Note:
+            batch.changes_bytes += _size(record)
+        if len(batch.changes) >= self._later_max:
+            batch.urgent = True
 
     def message(self, record: Record | RelayDedup, size: int) -> None:
         """Adds something that counts only once it is written. What depends on the fate of the batch before
@@ -167,8 +176,18 @@ class Journal:
         self.pending_bytes -= gone.bytes
         return completions
 
+    def is_storing(self, mailbox: int) -> bool:
+        """True if a message for this mailbox waits to be on disk."""
+        batches = (self._open_batch, self._under_way, self._again)
+        return any(
+            isinstance(one, Stored) and mailbox in one.mailboxes
+            for batch in batches
+            if batch is not None
+            for one in batch.messages
+        )
+
     def changes_alone(self) -> list[Record] | None:
-        """What would go with a message written by itself, at once; None: others must be waited for."""
+        """The changes that go with a message written alone, at once; None: others must be waited for."""
         batch = self._open_batch
         if self._under_way is not None or self._again or self._unwritten or batch.messages or batch.completions:
             return None
@@ -194,7 +213,8 @@ class Journal:
         self._ticket += 1
 
     def flush(self, *, retry: bool = False) -> Flush:
-        """What was gathered, as one effect; with `retry` also if there is only what failed or nobody waits for."""
+        """Return what was gathered as one effect; with `retry` also if there is only what failed or nobody waits
+        for."""
         if self._under_way is not None:
             return _NOTHING
         if self._again is not None:

@@ -1,6 +1,6 @@
-"""What happens to the messages in a node's mailboxes.
+"""Manages the messages in a node's mailboxes.
 
-The node tells it what came in and what consumers said; it keeps memory, mailboxes and journal in step:
+The node passes on new messages and the verdicts of consumers; the service keeps memory, mailboxes and journal in step:
 
 - a persistent message for a durable mailbox is offered only once it is on disk, and its receipt follows then;
 - anything else is offered at once, and kept in memory alone, unless memory already holds much of that kind: then
@@ -38,9 +38,9 @@ class MailboxService:
         self.message_cache = MessageCache(settings.messages_bytes_max)
         self.mailboxes = MailboxTable(plane, journal, self.message_cache, settings)
         self.overflow = MemoryLimits(plane, self.mailboxes, backpressure, settings, outbox)
-        self.sweep = Expiry(self.message_cache, settings.pieces.sweep_messages, settings.pieces.sweep_page)
+        self.expiry = Expiry(self.message_cache, settings.pieces.expiry_messages, settings.pieces.expiry_page)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
-        self.repeats = PublishDedup()
+        self.publish_dedup = PublishDedup()
         self.attended: dict[Mailbox, None] = {}  # those with consumers
         self.expired = 0
         self._journal, self._outbox = journal, outbox
@@ -52,10 +52,10 @@ class MailboxService:
         """Stand where the store says we stood."""
         for mailbox in self.mailboxes.recover(recovered):
             waiting = recovered.waiting[mailbox.number]
-            perhaps = mailbox.number in recovered.attached  # it had a consumer, who may have seen them
+            perhaps = mailbox.number in recovered.attached  # it had a consumer that may have seen them
             mailbox.unsure_seq = recovered.last_seq if perhaps else 0
             if len(waiting):
-                self.sweep.unknown(mailbox)
+                self.expiry.unknown(mailbox)
             for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
                 number = recovered.counted.get((mailbox.number, seq))
                 tries = Tries.of(number) if number else PERHAPS_SEEN if perhaps else NEW
@@ -100,7 +100,7 @@ class MailboxService:
                 mailbox.finish(place.seq)
         self._touched.pop(mailbox, None)
         self.attended.pop(mailbox, None)
-        self.sweep.forget(mailbox)
+        self.expiry.forget(mailbox)
         self.mailboxes.close(mailbox)
 
     def returned(self, mailbox: Mailbox, dead: list[BacklogPosition]) -> None:
@@ -109,7 +109,7 @@ class MailboxService:
         for seq, _ in tried:
             held = self.message_cache.get(seq)
             if held is None or held.expires_ms:  # the store may know more
-                self.sweep.offered(mailbox, 0 if held is None else held.expires_ms)
+                self.expiry.offered(mailbox, 0 if held is None else held.expires_ms)
         if mailbox.durable:
             for seq, tries in tried:
                 self._journal.change(Counted(mailbox.number, seq, tries.number))
@@ -118,7 +118,7 @@ class MailboxService:
             self.touch(mailbox)
 
     def retry(self, mailbox: Mailbox, places: list[BacklogPosition]) -> None:
-        """What a transaction had acknowledged is not done after all."""
+        """Undo the acknowledgements of a transaction that did not commit."""
         if self.mailboxes.is_open(mailbox):
             self.returned(mailbox, mailbox.retry(places))
         else:
@@ -152,18 +152,18 @@ class MailboxService:
     ) -> bool:
         """A message for these mailboxes. Its outcome follows when it is safe, or could not be made so; True: it shares
         the fate of the same message, which was sent before and is on its way to disk."""
-        message_id, repeats = message[ID], self.repeats
-        perhaps_sent = repeats.perhaps(message_id, perhaps_sent)
+        message_id, dedup = message[ID], self.publish_dedup
+        perhaps_sent = dedup.perhaps(message_id, perhaps_sent)
         if perhaps_sent:
-            if repeats.is_safe(message_id):
+            if dedup.is_safe(message_id):
                 self._settle(outcome, None)
                 return False
-            if message_id in repeats.under_way:
+            if message_id in dedup.under_way:
                 self._journal.then(ConfirmRepeat(message_id, outcome))
                 return True
         offer = self.prepare(message, mailboxes, expires_ms, publisher, PERHAPS_SEEN if perhaps_sent else NEW)
         if offer.stored or (offer.more and any(part.stored for part in offer.more)):
-            repeats.under_way.add(message_id)
+            dedup.under_way.add(message_id)
             self._journal.then(OfferMessage(offer, outcome))
         else:
             self.offer(*offer)
@@ -198,7 +198,7 @@ class MailboxService:
 
     def written(self, completion: OfferMessage, error: TidingsError | None) -> None:
         offer, outcome = completion
-        self.repeats.under_way.discard(offer.message[ID])
+        self.publish_dedup.under_way.discard(offer.message[ID])
         if error is None:
             self.offer(*offer)
         self._settle(outcome, error)
@@ -206,7 +206,7 @@ class MailboxService:
     def decide_repeat(self, completion: ConfirmRepeat) -> None:
         """The fate of the copy before it is known."""
         message_id, outcome = completion
-        self._settle(outcome, None if self.repeats.is_safe(message_id) else copy_refused())
+        self._settle(outcome, None if self.publish_dedup.is_safe(message_id) else copy_refused())
 
     def _settle(self, outcome: Outcome | None, error: TidingsError | None) -> None:
         """A message is safe, or (`error`) was refused."""
@@ -251,12 +251,12 @@ class MailboxService:
             if mailbox.durable or self.overflow.admits(mailbox, len(message), publisher):
                 mailbox.offer(place, size=len(message), tries=tries)
                 if expires_ms:
-                    self.sweep.offered(mailbox, expires_ms)
+                    self.expiry.offered(mailbox, expires_ms)
                 self._touched[mailbox] = None
             else:
                 self.message_cache.release(seq)
         if stored:
-            self.repeats.recent.add(message[ID])
+            self.publish_dedup.recent.add(message[ID])
         for part in more:
             self.offer(*part)
 
@@ -282,7 +282,7 @@ class MailboxService:
 
     def tick(self, now_ms: int) -> None:
         """About once a second: take out what is late, and look at all mailboxes that have consumers."""
-        for mailbox, places in self.sweep.tick(now_ms):
+        for mailbox, places in self.expiry.tick(now_ms):
             self.late(mailbox, places)
         self.overflow.tick()
         self.mailboxes.forget_old_sinks()
@@ -290,19 +290,19 @@ class MailboxService:
 
     @property
     def at_rest(self) -> bool:
-        waits = self._touched or self.dead_letters.unread or self.sweep.passes
+        waits = self._touched or self.dead_letters.unread or self.expiry.passes
         return not (waits or self.mailboxes.changes or self.overflow.slow)
 
     def unread(self) -> list[int]:
-        """What the store must bring for other reasons than to be given out."""
+        """Messages to be loaded from the store for other reasons than delivery."""
         dying = self.dead_letters.unread
-        return [*dying, *self.sweep.wanted()] if dying or self.sweep.passes else []
+        return [*dying, *self.expiry.wanted()] if dying or self.expiry.passes else []
 
     def loaded(self, now_ms: int, messages: dict[int, bytes]) -> None:
         """The store has brought the bytes of these messages."""
         self.dead_letters.loaded(messages)
-        swept = {seq: expires_ms_of(messages[seq]) for seq in self.sweep.wanted() if seq in messages}
-        for mailbox, places in self.sweep.loaded(now_ms, swept):
+        swept = {seq: expires_ms_of(messages[seq]) for seq in self.expiry.wanted() if seq in messages}
+        for mailbox, places in self.expiry.loaded(now_ms, swept):
             self.late(mailbox, places)
         for seq, message in messages.items():
             if seq not in swept and self.message_cache.get(seq) is None:  # who also waits for it will ask again
@@ -312,7 +312,7 @@ class MailboxService:
     def lost(self, seqs: Iterable[int]) -> None:
         """The store cannot bring these back, now or later: what is behind them must not wait for them."""
         lost = set(seqs)
-        self.sweep.lost(lost)
+        self.expiry.lost(lost)
         for mailbox in list(self.attended):
             for place in [one for one in mailbox.backlog.scan() if one.seq in lost]:
                 mailbox.backlog.remove(place)

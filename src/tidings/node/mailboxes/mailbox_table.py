@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from tidings.delivery.mailbox import Mailbox, MailboxKind
 from tidings.delivery.message_cache import MessageCache
-from tidings.delivery.retained import Retained, Retention
+from tidings.delivery.retained import RetainedMailbox, Retention
 from tidings.delivery.store import MailboxAdded, MailboxRemoved, Recovered, check_record
 from tidings.errors import LimitError, UsageError
 from tidings.model.destination import Destination
@@ -22,7 +22,7 @@ class MailboxTable:
     def __init__(self, plane: Plane, journal: Journal, message_cache: MessageCache, settings: NodeSettings) -> None:
         self.by_sink: dict[int, Mailbox] = {}
         self.by_name: dict[str, Mailbox] = {}
-        self.retained: dict[int, Retained] = {}  # by number
+        self.retained: dict[int, RetainedMailbox] = {}  # by number
         self.sinks: dict[Mailbox, tuple[int, bytes]] = {}  # which sink fills it, by which predicate
         self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
         self._plane, self._journal, self._message_cache, self._settings = plane, journal, message_cache, settings
@@ -52,7 +52,7 @@ class MailboxTable:
             self._journal.change(record)
         return mailbox
 
-    def make_retained(self, name: str, predicate: bytes, retention: Retention) -> Retained:
+    def make_retained(self, name: str, predicate: bytes, retention: Retention) -> RetainedMailbox:
         self._check_room()
         mailbox = self._open_retained(self.take_number(), name, predicate, retention)
         self._journal.change(MailboxAdded(mailbox.number, name, mailbox.kind.value, predicate, retention.to_bytes()))
@@ -112,7 +112,7 @@ class MailboxTable:
         return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
 
     def for_message(self, message: bytes, sinks: Iterable[int], *, drops_late: bool = False) -> list[Mailbox]:
-        """Where the message goes: the mailboxes it matched, or the queue it is the first to name; nowhere, if that is
+        """The mailboxes of the message: those it matched, or the queue it is the first to name; none, if that is
         a temporary one that is gone, and `drops_late`."""
         mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
         if not mailboxes and message[1] & QUEUE:
@@ -145,8 +145,8 @@ class MailboxTable:
         mailbox.asked = asked
         return mailbox
 
-    def _open_retained(self, number: int, name: str, predicate: bytes, retention: Retention) -> Retained:
-        mailbox = self._open(Retained(number, name, self._message_cache, retention), predicate)
+    def _open_retained(self, number: int, name: str, predicate: bytes, retention: Retention) -> RetainedMailbox:
+        mailbox = self._open(RetainedMailbox(number, name, self._message_cache, retention), predicate)
         self.retained[number] = mailbox
         return mailbox
 

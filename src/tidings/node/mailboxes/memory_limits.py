@@ -4,8 +4,8 @@ One that is full acts by its policy: its publishers wait, or it loses messages, 
 publisher waits for somebody who takes nothing at all: such a mailbox *stalls*, and loses what comes until it is half
 empty. When memory as a whole is short, the connections of those end who hold much of it and take nothing.
 
-Consumers are told about once a second how many messages their mailbox has lost since, by reason; if several share it,
-each one whose output has room.
+Consumers get a notice about once a second of how many messages their mailbox has lost since, by reason; if several
+share it, each one whose output has room.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class MemoryLimits:
         self._full_since_ms: dict[Mailbox, int] = {}  # those that publishers wait for
 
     def admits(self, mailbox: Mailbox, size: int, publisher: int | None) -> bool:
-        """Whether the mailbox takes one more message; if it is full, its policy acts."""
+        """True if the mailbox takes one more message; if it is full, its policy acts."""
         limit = self._settings.sink_bytes_max
         if mailbox.bytes + size <= limit:
             if mailbox.bytes <= limit // 2:
@@ -77,7 +77,7 @@ class MemoryLimits:
 
     def tick(self) -> None:
         """About once a second: count what filters were given up for, and tell consumers what their mailboxes lost. What
-        happens while there is none is told to the next."""
+        happens while there is none is reported to the next."""
         for sink, count in self._plane.take_overruns():
             if (mailbox := self._mailboxes.by_sink.get(sink)) is not None:
                 self._lost(mailbox, "cost", count)

@@ -1,4 +1,4 @@
-"""Messages whose bytes only the store has: who wants them, which were asked for, and to whom they go."""
+"""Loads messages whose bytes only the store has, and passes them to the mailboxes and readers that need them."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -13,13 +13,13 @@ from tidings.node.network.network import Network
 class MessageLoader:
     def __init__(
         self,
-        office: MailboxService,
+        service: MailboxService,
         queues: Queues,
         retaining: RetainedSubscriptions,
         network: Network | None,
         outbox: AnswerBatch,
     ) -> None:
-        self._office, self._queues, self._retaining = office, queues, retaining
+        self._service, self._queues, self._retaining = service, queues, retaining
         self._network, self._outbox = network, outbox
         self._asked: set[int] = set()
         self._for_readers: set[int] = set()  # of these, what no mailbox waits for
@@ -30,8 +30,8 @@ class MessageLoader:
         self._absent.clear()
 
     def wanted(self) -> list[int]:
-        """What is not wanted by mailboxes to be given out, nor by readers of retained subscriptions."""
-        wanted = [*self._office.unread(), *self._queues.wanted()]
+        """Messages to be loaded neither for delivery from mailboxes nor for readers of retained subscriptions."""
+        wanted = [*self._service.unread(), *self._queues.wanted()]
         if self._network is not None:
             wanted += self._network.store_and_forward.wanted()
             wanted += self._network.event_custody.wanted()
@@ -51,13 +51,13 @@ class MessageLoader:
     def loaded(
         self, now_ms: int, asked: Collection[int], messages: Mapping[int, bytes], damaged: Iterable[int]
     ) -> None:
-        """What was asked for and what was found; the rest is asked for again later, but for what is damaged."""
+        """Take an answer of the store; what is missing is requested again later, unless it is damaged."""
         lost = tuple(damaged)
         self._asked.difference_update(asked)
         self._absent.update(seq for seq in asked if seq not in messages and seq not in lost)
         if lost:
             self._outbox.add(Log("ERROR", "messages in the store are damaged and were given up", {"seqs": lost}))
-            self._office.lost(lost)
+            self._service.lost(lost)
             self._retaining.gave_up(lost)
             self._queues.lost(lost)
             if self._network is not None:
@@ -70,5 +70,5 @@ class MessageLoader:
             if self._network is not None:
                 self._network.store_and_forward.loaded(given)
                 self._network.event_custody.loaded(given)
-            self._office.loaded(now_ms, given)
+            self._service.loaded(now_ms, given)
             self._queues.loaded(now_ms, messages)

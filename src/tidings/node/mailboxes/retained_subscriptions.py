@@ -3,7 +3,7 @@
 A read asks the store for the next messages after an offset, lets a selector choose among them, and answers with those
 and the offset to go on from, which is further than the last one sent if the selector refused what follows.
 
-What is dropped is noted in the batch that drops it: readers are told of losses by that note, after a crash too. The
+What is dropped is noted in the batch that drops it: readers learn of losses from that note, after a crash too. The
 note of a subscription that is forgotten stays, so that one of the same name knows what its readers cannot get any more.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from tidings.delivery.retained import Retained, Retention
+from tidings.delivery.retained import RetainedMailbox, Retention
 from tidings.delivery.store import Acked, MailboxAdded, Note, Recovered
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.codec import MessageBatch, Program
@@ -39,7 +39,7 @@ Kept = Retain | ReadRetained | Release
 class _Read:
     client: Connection
     request: ReadRetained
-    mailbox: Retained
+    mailbox: RetainedMailbox
     program: Program | None
     seqs: list[int]
     missing: set[int]
@@ -54,8 +54,8 @@ class _Read:
 
 
 class RetainedSubscriptions:
-    def __init__(self, office: MailboxService, journal: Journal, outbox: AnswerBatch, settings: NodeSettings) -> None:
-        self._office, self._mailboxes, self._journal = office, office.mailboxes, journal
+    def __init__(self, service: MailboxService, journal: Journal, outbox: AnswerBatch, settings: NodeSettings) -> None:
+        self._service, self._mailboxes, self._journal = service, service.mailboxes, journal
         self._outbox, self._settings = outbox, settings
         self.reads: list[_Read] = []  # under way
         self.retrieved = 0  # messages sent to readers
@@ -87,7 +87,7 @@ class RetainedSubscriptions:
         self.reads = [read for read in self.reads if read.client.number != connection]
 
     def wanted(self) -> list[int]:
-        """What reads still need from the store."""
+        """Messages that reads still need from the store."""
         return [seq for read in self.reads for seq in read.seqs if seq in read.missing] if self.reads else []
 
     def loaded(self, asked: Collection[int], messages: Mapping[int, bytes]) -> None:
@@ -110,7 +110,7 @@ class RetainedSubscriptions:
             for seq in lost:
                 mailbox.forget(seq)
             if lost:
-                self._office.finished(mailbox, lost)
+                self._service.finished(mailbox, lost)
                 self._journal.later(_note(mailbox))
         for read in self.reads:
             read.missing.difference_update(seqs)
@@ -135,7 +135,10 @@ class RetainedSubscriptions:
         name = self._name(request.name)
         pattern = DestinationPattern.parse(request.destination)
         if pattern.queue:
-            raise UsageError("E_QUEUE_DURABLE", "a queue keeps its messages by itself: retain topics")
+            raise UsageError(
+                "E_QUEUE_DURABLE",
+                "queues cannot be retained: a queue keeps its messages anyway; retain a topic instead",
+            )
         if not client.principal.may("subscribe", str(pattern)):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {pattern}")
         limit = self._settings.retained_bytes_max
@@ -145,7 +148,7 @@ class RetainedSubscriptions:
         predicate = encode_predicate(predicate_of(pattern, selector))
         retention = Retention(request.age_ms, request.bytes_max or limit, str(pattern))
         mailbox = self._mailboxes.by_name.get(name)
-        if isinstance(mailbox, Retained):
+        if isinstance(mailbox, RetainedMailbox):
             if self._mailboxes.predicate(mailbox) != predicate:
                 raise UsageError("E_RETAIN_DIFFERS", f"{request.name!r} retains another topic or selector")
             if mailbox.retention != retention and not request.keep_limits:
@@ -187,7 +190,7 @@ class RetainedSubscriptions:
             self._former[mailbox.name] = mailbox.range[1]
             mailbox.release(mailbox.range[1])
             self._journal.change(_note(mailbox))
-            self._office.remove(mailbox)
+            self._service.remove(mailbox)
         else:
             self._drop(mailbox, request.up_to)
             self._journal.change(_note(mailbox))
@@ -196,7 +199,7 @@ class RetainedSubscriptions:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _answer(self, read: _Read) -> None:
-        """Up to so many bytes, but at least one message; then where to go on."""
+        """Up to this number of bytes, but at least one message; then the position to go on from."""
         there = [(seq, read.found[seq]) for seq in read.seqs if seq in read.found]
         chosen = _chosen(read.program, [message for _, message in there])
         whole = len(there) == len(read.seqs)  # then what was dropped meanwhile is no loss: here it is
@@ -218,16 +221,16 @@ class RetainedSubscriptions:
         fields: dict[str, Value] = {"first": first, "last": newest, "next": next_after}
         self._outbox.answer(read.client.number, Done(request.receipt, fields, tuple(sent)))
 
-    def _drop(self, mailbox: Retained, offset: int) -> None:
+    def _drop(self, mailbox: RetainedMailbox, offset: int) -> None:
         if gone := mailbox.release(offset):
             self._journal.later(Acked(mailbox.number, tuple(gone)))
 
-    def _all(self) -> list[Retained]:
+    def _all(self) -> list[RetainedMailbox]:
         return list(self._mailboxes.retained.values())
 
-    def _find(self, name: str) -> Retained:
+    def _find(self, name: str) -> RetainedMailbox:
         mailbox = self._mailboxes.by_name.get(self._name(name))
-        if not isinstance(mailbox, Retained):
+        if not isinstance(mailbox, RetainedMailbox):
             raise UsageError("E_RETAINED_UNKNOWN", f"there is no retained subscription {name!r}")
         return mailbox
 
@@ -242,11 +245,11 @@ def _gone(request: ReadRetained, first: int) -> UsageError:
     return UsageError("E_RETAINED_GONE", f"offsets up to {first} of {request.name!r} are gone")
 
 
-def _note(mailbox: Retained) -> Note:
+def _note(mailbox: RetainedMailbox) -> Note:
     return Note(NOTE + mailbox.name, mailbox.marks())
 
 
-def _added(mailbox: Retained, predicate: bytes) -> MailboxAdded:
+def _added(mailbox: RetainedMailbox, predicate: bytes) -> MailboxAdded:
     return MailboxAdded(mailbox.number, mailbox.name, mailbox.kind.value, predicate, mailbox.retention.to_bytes())
 
 

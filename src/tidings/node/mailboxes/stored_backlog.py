@@ -26,11 +26,11 @@ class StoredBacklog:
         self._page: dict[int, bytes | None] = {}  # None: not brought yet
 
     def __len__(self) -> int:
-        """How many were not returned yet."""
+        """The number of messages not returned yet."""
         return len(self._page) + len(self._seqs) - self._next
 
     def __contains__(self, seq: int) -> bool:
-        """Whether the store is to bring this message."""
+        """True if this message is to be loaded from the store."""
         return seq in self._page
 
     def recover(self, seqs: Iterable[int]) -> None:
@@ -39,7 +39,7 @@ class StoredBacklog:
         self._turn_page()
 
     def wanted(self) -> list[int]:
-        """What the store must bring next."""
+        """Messages to be loaded next."""
         return [seq for seq, message in self._page.items() if message is None]
 
     def brought(self, messages: Mapping[int, bytes]) -> list[tuple[int, bytes]]:

@@ -1,9 +1,9 @@
-"""A message that is written by itself, at once.
+"""Writes a single message synchronously, for a publisher that waits for each receipt.
 
 Mostly it pays to wait for others: messages are gathered, leave as one batch, and what follows from that comes with the
 batch's answer (`journal`). A publisher that waits for each receipt, with nobody beside it, gains nothing: whatever it
 takes to gather stands between it and its next message. So the driver may write its message between `begin` and `end`,
-together with the changes that nobody waits for, and confirm it before it goes on to those who want it. If the disk
+together with the changes that nobody waits for, and confirm it before it goes on to its subscribers. If the disk
 takes long, the write becomes a batch like any other (`late`), and what comes meanwhile is gathered for the next.
 """
 
@@ -22,22 +22,22 @@ from tidings.node.tracing.recording import Tracking
 
 
 class SyncWrite:
-    def __init__(self, journal: Journal, office: MailboxService, plane: Plane, tracking: Tracking) -> None:
-        self._journal, self._office, self._mailboxes = journal, office, office.mailboxes
+    def __init__(self, journal: Journal, service: MailboxService, plane: Plane, tracking: Tracking) -> None:
+        self._journal, self._service, self._mailboxes = journal, service, service.mailboxes
         self._plane, self._tracking = plane, tracking
         self._begun: tuple[Stored, list[Mailbox], int] | None = None
 
     def begin(self, message: bytes, sinks: Sequence[int], expires_ms: int) -> PersistNow | None:
-        """What is to be written; None: the message must go the usual way, as it may in any case."""
+        """The records to be written; None: the message must go the usual way, which is always allowed."""
         changes, by_sink = self._journal.changes_alone(), self._mailboxes.by_sink
         if changes is None or not message[1] & PERSISTENT or self._mailboxes.retained:
             return None
-        if self._office.repeats.perhaps(message[ID], said=False):
+        if self._service.publish_dedup.perhaps(message[ID], said=False):
             return None
         mailboxes = [by_sink[sink] for sink in sinks if sink in by_sink and by_sink[sink].durable]
         if not mailboxes or len(mailboxes) != len(sinks) or len(mailboxes) > TARGETS_MAX:
             return None
-        stored = Stored(self._office.take_seq(), message, tuple([mailbox.number for mailbox in mailboxes]))
+        stored = Stored(self._service.take_seq(), message, tuple([mailbox.number for mailbox in mailboxes]))
         self._begun = stored, mailboxes, expires_ms
         return PersistNow(self._journal.next_ticket, (*changes, stored))
 
@@ -48,7 +48,7 @@ class SyncWrite:
         self._begun = None
         message = stored.message_bytes
         offer = Offer(stored.seq, message, mailboxes, True, expires_ms, outcome.connection)
-        self._office.repeats.under_way.add(message[ID])
+        self._service.publish_dedup.under_way.add(message[ID])
         self._journal.late_alone(stored, len(message), OfferMessage(offer, outcome))
 
     def end(self, now_ms: int) -> None:
@@ -58,10 +58,11 @@ class SyncWrite:
         self._begun = None
         self._journal.wrote_alone()
         if len(mailboxes) != 1 or expires_ms or not self._hand_on(now_ms, mailboxes[0], stored):
-            self._office.offer(stored.seq, stored.message_bytes, mailboxes, stored=True, expires_ms=expires_ms)
+            self._service.offer(stored.seq, stored.message_bytes, mailboxes, stored=True, expires_ms=expires_ms)
 
     def _hand_on(self, now_ms: int, mailbox: Mailbox, stored: Stored) -> bool:
-        """To who waits for nothing else. Memory need not have it: should it come back, the store has."""
+        """Deliver to a consumer that waits for nothing else. Memory need not keep the message: if it is returned, the
+        store has it."""
         message = stored.message_bytes
         for consumer in mailbox.consumers:
             consumer.room_bytes = self._plane.room(consumer.connection)
@@ -71,5 +72,5 @@ class SyncWrite:
         consumer, tag, attempt, _ = given
         self._plane.deliver(consumer.connection, consumer.subscription, [attempt], [tag], [message])
         self._tracking.delivered(now_ms, mailbox, [message])
-        self._office.repeats.recent.add(message[ID])
+        self._service.publish_dedup.recent.add(message[ID])
         return True

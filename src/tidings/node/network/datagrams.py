@@ -12,11 +12,11 @@ from tidings.routing.unicast.protocol import Unicast
 
 class Datagrams:
     def __init__(self, router: Router, hops_max: int, wires: LinkChannels, unicast: Callable[[], Unicast]) -> None:
-        self._router, self._hops_max, self._wires, self._unicast = router, hops_max, wires, unicast
+        self._router, self._hops_max, self._channels, self._unicast = router, hops_max, wires, unicast
         self._inbox: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
 
     def topology(self) -> Mapping[Router, Collection[Router]]:
-        """Who can be reached, with their links where these are known."""
+        """The reachable brokers, with their links where these are known."""
         unicast = self._unicast()
         known = unicast.links if isinstance(unicast, LinkStateUnicast) else {}
         return {router: tuple(known.get(router, ())) for router in (self._router, *unicast.reachable())}
@@ -36,4 +36,4 @@ class Datagrams:
         return inbox
 
     def _pass_on(self, letter: Datagram) -> bool:
-        return self._wires.say(self._unicast().next_hop(letter.target) or 0, letter)
+        return self._channels.say(self._unicast().next_hop(letter.target) or 0, letter)

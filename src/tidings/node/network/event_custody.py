@@ -22,9 +22,9 @@ LOAD_MAX = 256
 
 class EventCustody:
     def __init__(
-        self, journal: Journal, office: MailboxService, window_bytes: int = 8 << 20, *, load_max: int = LOAD_MAX
+        self, journal: Journal, service: MailboxService, window_bytes: int = 8 << 20, *, load_max: int = LOAD_MAX
     ) -> None:
-        self._journal, self._office, self._window_bytes, self._load_max = journal, office, window_bytes, load_max
+        self._journal, self._service, self._window_bytes, self._load_max = journal, service, window_bytes, load_max
         self._box = 0  # the number under which the store keeps events
         self._waiting: dict[int, bytes | None] = {}  # by seq, in order; None: only the store has it
         self._under_way: dict[bytes, tuple[int, int]] = {}  # by tag: seq and size
@@ -44,14 +44,14 @@ class EventCustody:
     def accept(self, message: bytes) -> None:
         """Take responsibility, once the batch that is being gathered is on disk."""
         if not self._box:
-            self._box = self._office.mailboxes.take_number()
+            self._box = self._service.mailboxes.take_number()
             self._journal.change(MailboxAdded(self._box, KIND, KIND))
-        seq = self._office.take_seq()
+        seq = self._service.take_seq()
         self._journal.message(Stored(seq, message, (self._box,)), len(message))
         self._journal.then(CarryEvent(seq, message))
 
     def wanted(self) -> list[int]:
-        """What the store must bring."""
+        """Messages to be loaded from the store."""
         if self._bytes >= self._window_bytes:
             return []
         return [seq for seq, message in islice(self._waiting.items(), self._load_max) if message is None]

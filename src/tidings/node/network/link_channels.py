@@ -49,11 +49,11 @@ class LinkChannels:
         self._plane.unlink(peer)
 
     def peer_at(self, number: int) -> Router:
-        """Who is linked by the plane's connection of this number; 0: nobody."""
+        """The neighbour linked by the plane's connection of this number; 0: none."""
         return next((router for router, at in self.peers.items() if at == number), 0)
 
     def say(self, neighbour: Router, message: ControlMessage) -> bool:
-        """Whether there is a link to this neighbour, by which it goes."""
+        """Send it to this neighbour; False if there is no link to it."""
         number = self.peers.get(neighbour)
         if number is None:
             return False

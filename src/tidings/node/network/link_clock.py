@@ -1,4 +1,4 @@
-"""The time of the links, in milliseconds: it never goes back, as the clock on the wall may, by which messages expire
+"""The time of the links, in milliseconds: it never goes back, as the wall clock may, by which messages expire
 (`now_ms`)."""
 
 

@@ -2,7 +2,8 @@
 
 Each end sends a challenge (32 random bytes), and answers the other's with a keyed hash over both challenges and its own
 role. Different roles, so that nobody can pass the test by sending back what it was sent; both challenges, so that no
-old answer fits. It shows who is there when the connection begins; against those who change bytes on the way, use TLS.
+old answer fits. It authenticates the peer when the connection begins; against those who change bytes on the way, use
+TLS.
 
 >>> here, there = Handshake(b"secret", dialled=True, challenge=b"1" * 32), Handshake(b"secret", False, b"2" * 32)
 >>> there.check(here.answer(there.challenge), here.challenge), here.check(there.answer(here.challenge), there.challenge)
@@ -26,11 +27,11 @@ class Handshake:
     challenge: bytes  # ours
 
     def answer(self, theirs: bytes) -> bytes:
-        """What proves us to the other end."""
+        """The proof of this broker for the other end."""
         return self._proof(self.dialled, theirs)
 
     def check(self, proof: bytes, theirs: bytes) -> bool:
-        """Whether this proves the other end to us."""
+        """True if this proves the identity of the other end."""
         return hmac.compare_digest(proof, self._proof(not self.dialled, theirs))
 
     def _proof(self, dialled: bool, theirs: bytes) -> bytes:

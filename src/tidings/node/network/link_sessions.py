@@ -91,7 +91,7 @@ class LinkSessions:
         self._network.broken(now.steady_ms, link.number, wrong)
 
     def take(self) -> list[LinkEffect]:
-        """What the network asks of the driver."""
+        """Take the effects that the network requests of the driver."""
         out = self._network.take()
         for effect in out:
             if isinstance(effect, fx.CloseLink):
@@ -102,7 +102,7 @@ class LinkSessions:
         self._plane.send(link.number, encode_frame(PROOF_FRAME, handshake.answer(link.their_challenge)))
 
     def _proven(self, now: Now, link: LinkSession, handshake: Handshake, proven: bool) -> None:
-        """Only now the peer hears who is here, and what it said of itself is looked at."""
+        """The peer is proven: send the greeting, and process the one that it has sent."""
         link.proven = proven
         if not proven:
             self._deny(now, link, "the peer does not know the network's secret")

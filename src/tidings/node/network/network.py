@@ -5,7 +5,7 @@
                                └───────Send──────────┘
 
 Every link is also a connection of the forwarding plane: control messages travel in CONTROL frames between the
-FORWARD frames that the plane writes and reads by itself. The driver opens the plane's connection, says so (`opened`)
+FORWARD frames that the plane writes and reads. The driver opens the plane's connection, says so (`opened`)
 before it says Connected or Accepted, and closes it after Lost or Close.
 
 Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
@@ -62,14 +62,14 @@ class Network:
         plane.join(settings.shape())
         self._plane, self._rng = plane, rng
         self.clock = LinkClock()
-        self._wires = LinkChannels(plane)
+        self._channels = LinkChannels(plane)
         self._notes = NetworkNotes(settings.encoding.row_bytes)
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self._arrange(incarnation)
-        self.intake = RelayInbox(
+        self.relay_inbox = RelayInbox(
             store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
         )
-        self.letters = Datagrams(settings.router, settings.hops_max, self._wires, lambda: self.unicast)
+        self.datagrams = Datagrams(settings.router, settings.hops_max, self._channels, lambda: self.unicast)
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._started = 0.0
         self.address = ""  # where links come in, as others see it; the driver knows it when it listens
@@ -77,7 +77,7 @@ class Network:
     def _arrange(self, incarnation: int) -> None:
         """The machines of this life."""
         settings = self.settings
-        machines = make_machines(settings, incarnation, self._rng, self._plane, self._wires, self._tables)
+        machines = make_machines(settings, incarnation, self._rng, self._plane, self._channels, self._tables)
         self.links, self.unicast, self.flood, self.scheme, self.pan = machines
         self.incarnation = incarnation
         self.scheme_forwarding = SchemeForwarding(
@@ -85,7 +85,7 @@ class Network:
             settings,
             self.clock,
             self._plane,
-            self._wires,
+            self._channels,
             self.store_and_forward,
             self.event_custody,
             self._routed,
@@ -95,8 +95,9 @@ class Network:
     # --- doors ----------------------------------------------------------------------------------------------------
 
     def recover(self, now: float, recovered: Recovered) -> None:
-        """What was in transit, and whom it could be for: a broker that comes back must know before it hears of it.
-        Its life before may have had a clock that was ahead: this one is later all the same."""
+        """Restore what was in transit, and the interests it could be for: a returning broker must know them before it
+        hears of them. An earlier run may have had a clock that was ahead: the incarnation of this one is later all the
+        same."""
         before = noted_incarnation(recovered.notes)
         if self.incarnation <= before:
             self._arrange(before + 1)
@@ -106,7 +107,7 @@ class Network:
         if self.scheme_forwarding.events is not None:
             for chain in self._notes.recover_types(recovered.notes):
                 self.scheme_forwarding.events.own(chain)
-        for router, interests in noted_interests(recovered.notes):
+        for router, interests in noted_interests(recovered.notes, self.settings.encoding.row_bytes):
             for known in (interests, None):  # known, and not heard of for now
                 self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, router, True, known)))
 
@@ -131,11 +132,11 @@ class Network:
 
     def opened(self, connection: str, number: int, *, proven: bool) -> None:
         """The plane has this connection under that number. Before its peer is proven it hears nothing but refusals."""
-        self._wires.opened(connection, number, proven=proven)
+        self._channels.opened(connection, number, proven=proven)
 
     def proven(self, connection: str) -> None:
         """The peer at this connection knows the network's secret."""
-        self._wires.proven(connection)
+        self._channels.proven(connection)
 
     def step(self, now: float, told: fx.Input) -> None:
         now = self.clock.at(now)
@@ -166,7 +167,7 @@ class Network:
 
     def control(self, now: float, number: int, type: int, payload: bytes) -> None:
         """A control frame that came by a link."""
-        connection = self._wires.names.get(number)
+        connection = self._channels.names.get(number)
         if connection is None:
             return
         try:
@@ -179,30 +180,30 @@ class Network:
             self.step(now, fx.Received(connection, message))
 
     def broken(self, now: float, number: int, error: TidingsError) -> None:
-        """What came by this link makes no sense: give it up."""
-        connection = self._wires.names.get(number)
+        """Close a link whose peer sent something invalid."""
+        connection = self._channels.names.get(number)
         if connection is not None:
             self.out.append(fx.CloseLink(connection, error.code))
             self.step(now, fx.Lost(connection, str(error), code=error.code))
 
     def relayed(self, now_ms: int, event: Relayed) -> None:
         """A persistent copy from a neighbour. It is acknowledged when it is stored; the journal's flush follows."""
-        if event.connection in self._wires.names:
+        if event.connection in self._channels.names:
             copy = Copy(event.hops, event.tag, event.routers, event.expires_ms, event.message)
-            self.intake.relayed(now_ms, event.connection, copy)
+            self.relay_inbox.relayed(now_ms, event.connection, copy)
 
     def _waits(self, number: int, error: StoreError | None) -> None:
         """The store refuses what comes by a link, or takes it again: once, however often it is tried."""
-        self.out.append(waiting_report(self._wires.peer_at(number), error))
+        self.out.append(waiting_report(self._channels.peer_at(number), error))
 
     def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
         for added, predicate in interests:
             change = self.scheme.subscribe if added else self.scheme.unsubscribe
             self._routed(change(self.clock.now, decode_predicate(predicate)))
-        for number, tags in self.intake.take_acks().items():
+        for number, tags in self.relay_inbox.take_acks().items():
             self._plane.send(number, control_frame(Taken(tuple(tags))))
-        self.intake.settle(now_ms)
+        self.relay_inbox.settle(now_ms)
         self.store_and_forward.pump(now_ms)
         self.scheme_forwarding.settle(now_ms)
 
@@ -210,6 +211,10 @@ class Network:
         """Write down which types were added here."""
         if self.scheme_forwarding.events is not None:
             self._notes.note_types(journal, self.scheme_forwarding.events.owned())
+
+    def note_interests(self, journal: Journal) -> None:
+        """Write down which interests of other brokers changed: before a batch leaves, and about once a second."""
+        self._notes.note_interests(journal, self.scheme.predicates)
 
     def tick(self, now_ms: int, journal: Journal) -> None:
         """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
@@ -219,8 +224,8 @@ class Network:
             journal.change(self.incarnation_note())
         self.store_and_forward.unpark()
         self.store_and_forward.expire(now_ms)
-        self.intake.tick()
-        self._notes.note_interests(journal, self.scheme.predicates)
+        self.relay_inbox.tick()
+        self.note_interests(journal)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
             for router in [router for router in self.store_and_forward.waiting_for() if router not in known]:
@@ -255,7 +260,7 @@ class Network:
                 case fx.Arrived(peer=peer, message=message):
                     self._arrived(peer, message)
                 case fx.Transmit(connection=connection, message=message):
-                    self._wires.transmit(connection, message)
+                    self._channels.transmit(connection, message)
                 case fx.CloseLink(connection=connection):
                     self.out.append(effect)
                     self._forget_connection(connection)
@@ -269,7 +274,7 @@ class Network:
     def _link_up(self, peer: Router) -> None:
         link = self.links.link(peer)
         assert link is not None
-        self._wires.link(peer, link.connection)
+        self._channels.link(peer, link.connection)
         self.store_and_forward.link_up(peer)
         self.neighbour_changes.append((True, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
@@ -281,7 +286,7 @@ class Network:
         self.out.append(fx.Report("LINK_UP", f"router {peer}"))
 
     def _link_down(self, peer: Router, silent: bool) -> None:
-        self._wires.unlink(peer)
+        self._channels.unlink(peer)
         self.store_and_forward.link_down(peer)
         self.neighbour_changes.append((False, peer))
         self._routed(self.unicast.link_down(self.clock.now, peer))
@@ -301,7 +306,7 @@ class Network:
             case Taken(tags=tags):
                 self.store_and_forward.taken(peer, tags)
             case Datagram():
-                self.letters.arrived(message)
+                self.datagrams.arrived(message)
             case SchemeMessage(scheme=scheme, payload=payload) if scheme == PAN and self.pan is not None:
                 self._panned(self.pan.heard(self.clock.now, peer, payload))
             case SchemeMessage():
@@ -315,7 +320,7 @@ class Network:
         for effect in effects:
             match effect:
                 case Send(neighbour=neighbour, message=message):
-                    self._wires.say(neighbour, message)
+                    self._channels.say(neighbour, message)
                 case Install(table=table):
                     self._routed(self.scheme.routed(self.clock.now, table))
                 case Deliver():
@@ -337,7 +342,7 @@ class Network:
                     assert_never(effect)
 
     def _panned(self, effects: list[LinkEffect]) -> None:
-        """What Pan wants done, and what it brought for the scheme."""
+        """Carry out effects of Pan, and pass on what it brought for the scheme."""
         assert self.pan is not None
         self._linked(effects)
         while self.pan.inbox and self.scheme_forwarding.events is not None:
@@ -364,5 +369,5 @@ class Network:
         self.pan.inbox.clear()
 
     def _forget_connection(self, connection: str) -> None:
-        if (number := self._wires.closed(connection)) is not None:
-            self.intake.forget(number)
+        if (number := self._channels.closed(connection)) is not None:
+            self.relay_inbox.forget(number)

@@ -1,9 +1,9 @@
 """A broker whose links Pan decides on: it joins by one address, links to its neighbours, and lets go of others.
 
 Pan speaks to anybody; here that takes a link. To whom there is none one is dialled, what is to be said waits for it,
-and who is no neighbour is let go after a while, unless that one counts this broker among its own. If it does not come
-up in time, Pan hears that the contact cannot be reached. The overlay is then a network like any other, with redundant
-paths, for unicast and for every scheme.
+and a link to a broker that is no neighbour is closed after a while, unless that one counts this broker among its own.
+If it does not come up in time, Pan hears that the contact cannot be reached. The overlay is then a network like any
+other, with redundant paths, for unicast and for every scheme.
 
 A neighbour is given up as soon as it is known to be gone, since others wait for the overlay to be repaired: when its
 link was silent for as long as a link may be, or broke and its machine says twice that nothing listens there any more.
@@ -128,7 +128,7 @@ class PanLinks:
         try:
             message = decode(payload)
         except CodecError as error:
-            return [Report("E_SCHEME_MESSAGE", f"what router {peer} said makes no sense: {error}")]
+            return [Report("E_SCHEME_MESSAGE", f"invalid message of router {peer}: {error}")]
         if isinstance(message, Spare):
             return self._spare(now, peer)
         return self._do(now, self.pan.hear(now, self._contact(peer), message))

@@ -1,4 +1,4 @@
-"""Which persistent messages of other brokers were taken here already, also after a restart.
+"""Remembers the persistent messages that were taken from other brokers, across restarts.
 
 A broker that lost a link before an acknowledgement came sends again, perhaps by another way; so the same message can
 arrive twice, long apart. The ids of the last ones are kept, in the store as well, in slots that are written over in
@@ -8,7 +8,7 @@ turn: each batch rewrites one slot. Of the ids that are written over, the highes
 What a batch writes is asked for when it leaves (`notes`): by then it is known which ids of the batch before were
 refused, and have to be taken again.
 
->>> seen = Seen(slots=2, slot_ids=2)
+>>> seen = RelayDedup(slots=2, slot_ids=2)
 >>> records = []
 >>> for n in range(5):
 ...     seen.add(bytes([n]) * 16)
@@ -19,7 +19,7 @@ refused, and have to be taken again.
 (False, True)
 >>> seen.prove_new(bytes([0]) * 16), seen.prove_new(bytes([7]) * 16)
 (False, True)
->>> again = Seen(slots=2, slot_ids=2)
+>>> again = RelayDedup(slots=2, slot_ids=2)
 >>> again.recover({record.key: record.value for record in records})
 >>> bytes([3]) * 16 in again, bytes([0]) * 16 in again
 (True, False)
@@ -50,7 +50,7 @@ class RelayDedup:
         return message_id in self._ids
 
     def prove_new(self, message_id: bytes) -> bool:
-        """Whether a message that is not in here was never taken; False: it may have been, long ago."""
+        """True if a message that is not in here was never taken; False: it may have been, long ago."""
         return self._marks.prove_new(message_id)
 
     def add(self, message_id: bytes) -> None:

@@ -8,7 +8,7 @@ below its mark.
 There are at most `sources_max` marks. Beyond that the lowest are given up, which are those of the sources that were
 silent for longest, and the *floor* takes their place: it counts for every source without a mark.
 
->>> marks = SeenMarks()
+>>> marks = RelayMarks()
 >>> old, new = b"source A" + bytes(7) + b"1", b"source A" + bytes(7) + b"2"
 >>> _ = marks.forget([old])
 >>> marks.prove_new(old), marks.prove_new(new), marks.prove_new(b"source B" + bytes(8))
@@ -33,7 +33,7 @@ class RelayMarks:
         self._buckets: list[dict[bytes, None]] = [{} for _ in range(BUCKETS)]  # sources
 
     def prove_new(self, message_id: bytes) -> bool:
-        """Whether an id that is not remembered was never forgotten either."""
+        """True if an id that is not remembered was never forgotten either."""
         return message_id[SOURCE_BYTES:] > self._marks.get(message_id[:SOURCE_BYTES], self._floor)
 
     def forget(self, ids: Iterable[bytes]) -> set[int]:

@@ -40,7 +40,7 @@ class SchemeForwarding:
         self.carrier = self.events or (cast("Carrier", scheme) if settings.kind.carries else None)
         self.handed: list[HandOver] = []  # messages that it brought for subscribers here
         self.passed: list[tuple[bytes, Router | None]] = []  # ids of messages: came, or went to a neighbour
-        self._settings, self._clock, self._plane, self._wires = settings, clock, plane, wires
+        self._settings, self._clock, self._plane, self._channels = settings, clock, plane, wires
         self._store_and_forward, self._event_custody, self._carry_out = store_and_forward, event_custody, carry_out
         self._refused = "", b""  # with which code events are refused by the store, and the tag of the last one
 
@@ -52,9 +52,11 @@ class SchemeForwarding:
             self._carry_out(self.carrier.publish(self._clock.now, message))
 
     def congested(self, share: float) -> bool:
-        """Whether a link that a Carrier fills has more waiting for it than this share of what may wait."""
+        """True if a link that a Carrier fills has more waiting for it than this share of what may wait."""
         limit = self._settings.backlog_bytes_max * share
-        return self.carrier is not None and any(self._plane.link_waiting(peer) >= limit for peer in self._wires.peers)
+        return self.carrier is not None and any(
+            self._plane.link_waiting(peer) >= limit for peer in self._channels.peers
+        )
 
     def advertise(self, made: bool, predicate: Predicate) -> bool:
         """A client here will publish such messages, or will no longer; whether the scheme uses that."""
@@ -70,7 +72,7 @@ class SchemeForwarding:
         self._carry_out(ask(self.events, self._clock.now))
 
     def settle(self, now_ms: int) -> None:
-        """The end of a turn: persistent events go, and what came is handed over, by the clock on the wall."""
+        """The end of a turn: persistent events go, and what came is handed over, by the wall clock."""
         if self.events is not None:
             for message in self._event_custody.take(now_ms):
                 self._carry_out(self.events.post(self._clock.now, message))

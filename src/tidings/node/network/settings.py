@@ -1,4 +1,4 @@
-"""What an administrator may set of a broker's place in a network."""
+"""Settings of a broker's place in a network."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ UNICASTS = ("link-state", "distance-vector")
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """What must be the same everywhere: network, unicast, scheme, encoding, and under Hermes how often everything is
-    said again. The rest is each broker's own affair."""
+    """Must be the same everywhere: network, unicast, scheme, encoding, and under Hermes the interval of refreshes.
+    The rest may differ from broker to broker."""
 
     router: Router
     network: str = "tidings"
-    dials: tuple[tuple[str, Router | None], ...] = ()  # address, and who is expected there
+    dials: tuple[tuple[str, Router | None], ...] = ()  # address, and the router expected there
     unicast: str = "link-state"
     scheme: str = "bdrp"
     encoding: InterestEncoding = field(default_factory=InterestEncoding)

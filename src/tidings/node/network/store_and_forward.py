@@ -67,7 +67,7 @@ class StoreAndForward:
         self,
         plane: NetworkPlane,
         journal: Journal,
-        office: MailboxService,
+        service: MailboxService,
         router: Router,
         *,
         hops_max: int = 32,
@@ -77,7 +77,7 @@ class StoreAndForward:
     ) -> None:
         self.router = router
         self.expired = self.abandoned = self.duplicates = self.no_hops = 0
-        self._plane, self._journal, self._office = plane, journal, office
+        self._plane, self._journal, self._service = plane, journal, service
         self._hops_max, self._window_bytes, self._memory_bytes_max = hops_max, window_bytes, memory_bytes_max
         self._load_max = load_max
         self._box = 0  # the number under which the store keeps items
@@ -95,7 +95,7 @@ class StoreAndForward:
         self._memory_bytes = 0
 
     def __len__(self) -> int:
-        """How many messages are on their way."""
+        """The number of messages in transit."""
         return len(self._items) + len(self._unread)
 
     def recover(self, recovered: Recovered) -> None:
@@ -106,7 +106,7 @@ class StoreAndForward:
         self._seen.recover(recovered.notes)
 
     def wanted(self) -> list[int]:
-        """What the store must bring: of an earlier life, and for the links."""
+        """Messages to be loaded from the store: those of an earlier run, and those for the links."""
         return [*self._unread.wanted(), *self._absent] if self._unread or self._absent else []
 
     # --- messages in ----------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class StoreAndForward:
     def accept(self, message: bytes, routers: Iterable[Router], expires_ms: int, hops: int | None = None) -> None:
         """Take responsibility, once the batch that is being gathered is on disk."""
         todo = set(routers)
-        seq = self._office.take_seq()
+        seq = self._service.take_seq()
         self._journal.message(Stored(seq, encode_item(message, todo), (self._mailbox(),)), len(message))
         left = self._hops_max if hops is None else hops
         self._journal.then(ForwardMessage(seq, message, todo, expires_ms, left))
@@ -170,13 +170,13 @@ class StoreAndForward:
         tries = NEW if self._seen.prove_new(message[ID]) else PERHAPS_SEEN
         self._seen.add(message[ID])
         self._journal.message(self._seen, 0)
-        mailboxes = self._office.mailboxes.for_message(message, self._plane.match(message))
-        self._journal.then(DeliverRelayed(now_ms, self._office.prepare(message, mailboxes, expires_ms, tries=tries)))
+        mailboxes = self._service.mailboxes.for_message(message, self._plane.match(message))
+        self._journal.then(DeliverRelayed(now_ms, self._service.prepare(message, mailboxes, expires_ms, tries=tries)))
 
     def deliver_relayed(self, completion: DeliverRelayed, error: TidingsError | None) -> None:
         now_ms, offer = completion
         if error is None:
-            self._office.offer(*offer)
+            self._service.offer(*offer)
             self._plane.publish(offer.message, now_ms, None)
         else:
             self.forget(offer.message[ID])
@@ -188,8 +188,8 @@ class StoreAndForward:
             self.expired += 1
             return
         self._plane.publish(message, now_ms, None)
-        if mailboxes := self._office.mailboxes.for_message(message, self._plane.match(message)):
-            self._office.accept(message, mailboxes, expires_ms=expires_ms)
+        if mailboxes := self._service.mailboxes.for_message(message, self._plane.match(message)):
+            self._service.accept(message, mailboxes, expires_ms=expires_ms)
 
     def saw(self, message_id: bytes) -> bool:
         """A persistent message that entered here will not be delivered again; False: it was here before."""
@@ -269,7 +269,7 @@ class StoreAndForward:
         return len(waiting)
 
     def unpark(self) -> None:
-        """About once a second, whatever the clock on the wall shows, which may be set back: try again what rested."""
+        """About once a second, whatever the wall clock shows, which may be set back: try again what rested."""
         parked, self._parked = self._parked, []
         rested = [self._items[seq] for seq in parked if seq in self._items]
         self._put_back([(item, tuple(item.todo)) for item in rested])
@@ -301,7 +301,7 @@ class StoreAndForward:
             self._send_in_order(now_ms, hop, self._links[hop], routers)
 
     def _send_in_order(self, now_ms: int, hop: Router, link: _Link, routers: list[Router]) -> None:
-        """What waits for any of these routers, which all lie behind this link."""
+        """Send what waits for any of these routers, which all lie behind this link."""
         waiting = [router for router in routers if router in self._todo]  # an item that expired or is parked left all
         heads = [(next(iter(self._todo[router])), router) for router in waiting]
         heapify(heads)
@@ -398,7 +398,7 @@ class StoreAndForward:
 
     def _mailbox(self) -> int:
         if not self._box:
-            self._box = self._office.mailboxes.take_number()
+            self._box = self._service.mailboxes.take_number()
             self._journal.change(MailboxAdded(self._box, KIND, KIND))
         return self._box
 

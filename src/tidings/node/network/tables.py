@@ -28,13 +28,13 @@ class NetworkTables:
         if self._matches:
             self._plane.interest(router, added, removed)
         if not self._by_neighbour:
-            self._notes.changed.add(router)
+            self._notes.interest(router, added, removed)
 
     def forget(self, router: Router) -> None:
         if self._matches:
             self._plane.forget(router)
         if not self._by_neighbour:
-            self._notes.changed.add(router)
+            self._notes.forget(router)
             self._give_up(router)
 
     def routes(self, next_hops: Mapping[Router, Router]) -> None:

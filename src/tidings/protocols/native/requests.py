@@ -14,7 +14,9 @@ from tidings.node.requests import (
     Begin,
     Browse,
     Commit,
+    CreateQueue,
     Credit,
+    DeleteQueue,
     Drain,
     Forget,
     Identify,
@@ -70,7 +72,7 @@ def encode_request(request: Request) -> bytes:
         return control(FrameType.ROLLBACK, {"receipt": request.receipt}, session=request.session)
     if isinstance(request, Commit):
         return _commit(request)
-    if isinstance(request, Leave):
+    if isinstance(request, Leave | CreateQueue | DeleteQueue):
         raise UsageError("E_REQUEST_FORM", f"native frames cannot ask for {request}")
     type, fields = _plain(request)
     return control(type, {"receipt": request.receipt, **fields})

@@ -60,7 +60,7 @@ def test_everything_else_is_refused_with_one_answer(
     monkeypatch.setattr(passwords, "_derive", noted)
     with pytest.raises(SecurityError) as caught:
         guard.log_in(hello(user, password), "1.1.1.1", certificate)
-    assert str(caught.value) == "E_LOGIN: user and password do not fit, or are missing"
+    assert str(caught.value) == "E_LOGIN: unknown user or wrong password"
     # The same work, whoever asked; only an unknown certificate is known to be wrong without it.
     assert derived == ([] if certificate == "stranger" else [CHEAP])
 

@@ -61,7 +61,7 @@ def test_add_change_remove() -> None:
         ("\n['a b']", "users.toml:2: a b: not a user's name"),
         ("[a]\npassword = 'secret'", "users.toml:1: a: password: not a hash"),
         ("[a]\npassword = 1", "users.toml:1: a: password: not a hash"),
-        ("[a]\npasswort = ''", "users.toml:1: a: passwort: there is no such key"),
+        ("[a]\npasswort = ''", "users.toml:1: a: passwort: unknown key; known keys: password, groups"),
         ("[a]\ngroups = 'x'", "users.toml:1: a: groups: not a list of names"),
         ("[a]\ngroups = [['x']]", "users.toml:1: a: groups: not a list of names"),
         ("[a", "users.toml:1: not valid TOML"),

@@ -5,7 +5,7 @@ from hardening.support.node_driver import NodeDriver
 
 from tidings.delivery.store import MailboxAdded, MemoryStore, Stored
 from tidings.kernel.forwarder import PERHAPS_SENT
-from tidings.node.clients import publish_dedup as repeats
+from tidings.node.clients import publish_dedup
 from tidings.node.clients.publish_dedup import recent_seqs
 
 
@@ -24,7 +24,7 @@ def test_what_was_stored_before_a_crash_and_waits_is_not_stored_again() -> None:
 
 
 def test_the_last_messages_for_clients_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "RECENT_MAX", 3)
+    monkeypatch.setattr(publish_dedup, "RECENT_MAX", 3)
     store = MemoryStore()
     store.append(
         [MailboxAdded(1, "queue:a", "queue"), MailboxAdded(2, "d", "durable"), MailboxAdded(3, "t", "transit")]

@@ -40,11 +40,11 @@ def test_a_message_with_as_many_properties_as_there_can_be_becomes_a_dead_letter
 
 def test_what_cannot_be_read_as_a_message_stays_where_it_is() -> None:
     driver = NodeDriver()
-    office = driver.node.mailbox_service
-    queue = office.mailboxes.queue(Destination.parse("queue:q"))
-    office.dead_letters.bury(queue, [BacklogPosition(1, 4)], EXPIRED)
-    office.dead_letters.loaded({1: b"no message"})
-    assert (waiting(driver, "queue:q"), office.dead_letters.failed) == (1, 1)
+    service = driver.node.mailbox_service
+    queue = service.mailboxes.queue(Destination.parse("queue:q"))
+    service.dead_letters.bury(queue, [BacklogPosition(1, 4)], EXPIRED)
+    service.dead_letters.loaded({1: b"no message"})
+    assert (waiting(driver, "queue:q"), service.dead_letters.failed) == (1, 1)
 
 
 def test_what_a_lost_connection_had_goes_back_even_if_that_fails_for_some_of_it(

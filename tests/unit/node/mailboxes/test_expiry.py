@@ -42,7 +42,7 @@ def test_a_queue_without_consumers_loses_what_is_late(persistent: bool) -> None:
 
 
 def test_after_a_restart_the_store_is_read_to_know() -> None:
-    driver = NodeDriver(settings=NodeSettings(pieces=Pieces(sweep_page=2)))  # several pages
+    driver = NodeDriver(settings=NodeSettings(pieces=Pieces(expiry_page=2)))  # several pages
     publish(driver, "x1", "a", "x2", "b", "x3")
     driver.crash()
     for _ in range(4):
@@ -87,8 +87,8 @@ def test_a_removed_mailbox_is_not_looked_at() -> None:
     consumer = driver.connect()
     consumer.subscribe(1, "t", durable="d")
     driver.connect().publish(driver.message("t", b"x", expiration_ms=driver.now_ms + 10))
-    office = driver.node.mailbox_service
+    service = driver.node.mailbox_service
     consumer.leave()
-    office.remove(next(iter(office.mailboxes.by_name.values())))
+    service.remove(next(iter(service.mailboxes.by_name.values())))
     driver.tick()
-    assert office.expired == 0
+    assert service.expired == 0

@@ -60,7 +60,7 @@ def test_a_message_for_more_mailboxes_than_a_record_can_name(monkeypatch: pytest
     driver.tick()
     assert all(len(waiting) == 0 for waiting in driver.store.recover().waiting.values())
     sinks = tuple(driver.node.mailbox_service.mailboxes.by_sink)
-    assert driver.node.alone.begin(driver.message("t"), sinks, 0) is None
+    assert driver.node.sync_write.begin(driver.message("t"), sinks, 0) is None
 
 
 def test_a_long_queue_is_paged_in_and_a_failed_read_is_tried_again() -> None:
@@ -123,4 +123,4 @@ def test_what_a_broken_connection_had_sent_and_is_read_later_than_the_repetition
     receipts = [broken.publish(message), broken.publish(unsent)]
     assert [(one.body, one.attempt) for one in consumer.receive()] == [(b"once", 2), (b"only by the first", 2)]
     assert set(receipts) <= broken.accepted
-    assert driver.node.mailbox_service.repeats.duplicates == 1
+    assert driver.node.mailbox_service.publish_dedup.duplicates == 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hardening.support.node_driver import DrivenClient, NodeDriver
 
-from tidings.delivery.retained import Retained
+from tidings.delivery.retained import RetainedMailbox
 from tidings.delivery.store import Acked, MemoryStore, Record, Stored
 from tidings.node.inputs import Loaded
 from tidings.node.requests import Done, ReadRetained, Release, Retain
@@ -92,6 +92,6 @@ def connected(driver: NodeDriver) -> DrivenClient:
     return client
 
 
-def log(driver: NodeDriver) -> Retained:
+def log(driver: NodeDriver) -> RetainedMailbox:
     (mailbox,) = driver.node.mailbox_service.mailboxes.retained.values()
     return mailbox

@@ -1,10 +1,24 @@
-"""What a broker writes down of its network."""
+"""Notes of a broker about its network."""
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.delivery.store import Note
+from tidings.errors import CodecError
 from tidings.model.event_type import AttributeType, EventType
-from tidings.node.network.notes import Chain, NetworkNotes, incarnation_note, noted_incarnation, noted_interests
+from tidings.node.network.notes import (
+    CHANGES_BYTES_MIN,
+    Chain,
+    NetworkNotes,
+    incarnation_note,
+    noted_incarnation,
+    noted_interests,
+)
 from tidings.routing.bdrp.interests import Change, decode_change
 from tidings.routing.hermes.codec import encode_types
 
@@ -15,9 +29,12 @@ NEW: Chain = (EventType("P"), EventType("T", "P", {"a": AttributeType.STRING}))
 class Written(dict[str, bytes]):
     """A journal that keeps notes."""
 
+    def write(self, note: Note) -> None:
+        self[note.key] = note.value
+
     @property
     def journal(self) -> Any:
-        return cast(Any, SimpleNamespace(change=lambda note: self.update({note.key: note.value})))
+        return cast(Any, SimpleNamespace(change=self.write, later=self.write))
 
 
 def test_the_store_has_the_form_that_was_added_last() -> None:
@@ -35,7 +52,8 @@ def test_the_store_has_the_form_that_was_added_last() -> None:
 def test_what_was_written_is_known_in_the_next_life() -> None:
     notes, written = NetworkNotes(8), Written()
     notes.note_types(written.journal, [NEW])
-    notes.changed = {3, 4}
+    notes.interest(3, {bytes(8)}, ())
+    notes.forget(4)
     notes.note_interests(written.journal, {3: {bytes(8)}})
     note = incarnation_note(7)
     kept = {**written, note.key: note.value}
@@ -44,7 +62,96 @@ def test_what_was_written_is_known_in_the_next_life() -> None:
     written.clear()
     again.note_types(written.journal, [NEW])
     assert written == {}
-    assert [(router, decode_change(payload, 8)) for router, payload in noted_interests(kept)] == [
+    assert [(router, decode_change(payload, 8)) for router, payload in noted_interests(kept, 8)] == [
         (3, Change((bytes(8),)))
     ]
     assert (noted_incarnation(kept), noted_incarnation({})) == (7, 0)
+
+
+def row(number: int) -> bytes:
+    return number.to_bytes(8, "little")
+
+
+def known(kept: dict[str, bytes]) -> dict[int, set[bytes]]:
+    return {router: set(decode_change(payload, 8).added) for router, payload in noted_interests(kept, 8)}
+
+
+class Interests:
+    """What a scheme knows, with the notes beside it."""
+
+    def __init__(self, bytes_min: int = CHANGES_BYTES_MIN) -> None:
+        self.notes, self.written = NetworkNotes(8, bytes_min), Written()
+        self.rows: dict[int, set[bytes]] = {}
+
+    def change(self, router: int, rows: Iterable[int]) -> None:
+        before, now = self.rows.get(router, set()), set(map(row, rows))
+        self.rows[router] = now
+        self.notes.interest(router, now - before, before - now)
+
+    def forget(self, router: int) -> None:
+        del self.rows[router]
+        self.notes.forget(router)
+
+    def write(self) -> None:
+        self.notes.note_interests(self.written.journal, self.rows)
+
+
+steps = st.lists(
+    st.tuples(st.integers(1, 3), st.none() | st.frozensets(st.integers(0, 12), max_size=8), st.booleans()),
+    max_size=12,
+)
+
+
+@given(steps, st.sampled_from((0, 20, CHANGES_BYTES_MIN)))
+def test_written_at_any_time_they_are_what_was_known(
+    changes: list[tuple[int, frozenset[int] | None, bool]], bytes_min: int
+) -> None:
+    world = Interests(bytes_min)
+    for router, rows, write in changes:
+        if rows is not None:
+            world.change(router, rows)
+        elif router in world.rows:
+            world.forget(router)
+        if write:
+            world.write()
+            assert known(world.written) == world.rows
+    world.write()
+    assert known(world.written) == world.rows
+
+
+def test_a_batch_costs_what_changed() -> None:
+    world = Interests()
+    world.change(3, range(10_000))
+    world.write()
+    for number in range(5):
+        world.written.clear()
+        world.change(3, [*range(10_000), 200_000 + number])
+        world.write()
+        assert sum(map(len, world.written.values())) < 200
+
+
+def test_changes_of_another_whole_do_not_count() -> None:
+    """The journal may write a new whole in one batch, and that there are no changes of it in the next."""
+    world = Interests()
+    world.change(3, range(2000))
+    world.write()
+    world.change(3, range(1, 2000))
+    world.write()
+    changes = world.written["interest-changes:3"]
+    world.change(3, [*range(1000), *range(3000, 9000)])
+    world.write()
+    assert world.written["interest-changes:3"] == b""
+    assert known({**world.written, "interest-changes:3": changes}) == world.rows
+
+
+def test_changes_that_cannot_be_read_are_for_the_scheme_to_report() -> None:
+    world = Interests()
+    world.change(3, range(20))
+    world.write()
+    world.change(3, range(19))
+    world.write()
+    broken = world.written["interest-changes:3"][:-1]
+    ((router, payload),) = noted_interests({**world.written, "interest-changes:3": broken}, 8)
+    assert router == 3
+    with pytest.raises(CodecError):
+        decode_change(payload, 8)

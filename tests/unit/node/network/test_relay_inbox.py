@@ -37,24 +37,24 @@ class Receiver:
     def __init__(self) -> None:
         plane, self.journal = Forwarder(), Journal()
         outbox = AnswerBatch()
-        office = MailboxService(plane, self.journal, Backpressure(plane), NodeSettings(), outbox)
-        store_and_forward = StoreAndForward(plane, self.journal, office, 1)
+        service = MailboxService(plane, self.journal, Backpressure(plane), NodeSettings(), outbox)
+        store_and_forward = StoreAndForward(plane, self.journal, service, 1)
         self.records: list[Record] = []
         self.broken: list[str] = []
         self.waits: list[str | None] = []
-        self.intake = RelayInbox(
+        self.relay_inbox = RelayInbox(
             store_and_forward,
             lambda _, error: self.broken.append(error.code),
             lambda _, error: self.waits.append(None if error is None else error.code),
         )
         self.acks: list[int] = []
         unused: Any = None
-        network: Any = SimpleNamespace(store_and_forward=store_and_forward, intake=self.intake)
-        self.completer = Completer(self.journal, outbox, office, unused, unused, unused, network)
+        network: Any = SimpleNamespace(store_and_forward=store_and_forward, relay_inbox=self.relay_inbox)
+        self.completer = Completer(self.journal, outbox, service, unused, unused, unused, network)
 
     def arrive(self, *tags: int) -> None:
         for tag in tags:
-            self.intake.relayed(0, LINK, Copy(5, tag, [ROUTER], 0, message(tag)))
+            self.relay_inbox.relayed(0, LINK, Copy(5, tag, [ROUTER], 0, message(tag)))
 
     def turn(self, error: TidingsError | None = None) -> None:
         """As a node does: what was gathered is written, what is stored acknowledged, what waits perhaps tried again."""
@@ -67,8 +67,8 @@ class Receiver:
         self.completer.finished(persist.ticket, error)
 
     def settle(self) -> None:
-        self.acks += self.intake.take_acks().get(LINK, [])
-        self.intake.settle(0)
+        self.acks += self.relay_inbox.take_acks().get(LINK, [])
+        self.relay_inbox.settle(0)
 
     def stored(self) -> list[bytes]:
         return [decode_item(one.message_bytes)[0] for one in self.records if isinstance(one, Stored)]
@@ -89,7 +89,7 @@ def test_what_was_refused_is_tried_again_in_order_and_acknowledged_once() -> Non
     receiver.turn()
     assert receiver.stored() == []  # nothing overtakes what was refused
     for error in (FULL, None):
-        receiver.intake.tick()
+        receiver.relay_inbox.tick()
         receiver.settle()
         receiver.arrive(*([4] if error is None else []))
         receiver.turn(error)
@@ -107,7 +107,7 @@ def test_one_is_tried_before_the_others() -> None:
     receiver = Receiver()
     receiver.arrive(1, 2, 3)
     receiver.turn(FULL)
-    receiver.intake.tick()
+    receiver.relay_inbox.tick()
     receiver.settle()
     (persist,) = receiver.completer.flush()
     assert len([one for one in persist.records if isinstance(one, Stored)]) == 1
@@ -122,7 +122,7 @@ def test_what_is_gathered_behind_it_does_not_overtake_it_either() -> None:
     receiver.turn()
     assert (receiver.stored(), receiver.acks) == ([], [])
     assert receiver.journal.pending_bytes == 0
-    receiver.intake.tick()
+    receiver.relay_inbox.tick()
     receiver.settle()
     receiver.turn()
     receiver.turn()
@@ -135,8 +135,8 @@ def test_a_lost_link_takes_along_what_waits() -> None:
     receiver.arrive(1)
     receiver.turn(FULL)
     receiver.arrive(2)
-    receiver.intake.forget(LINK)
-    receiver.intake.tick()
+    receiver.relay_inbox.forget(LINK)
+    receiver.relay_inbox.tick()
     receiver.settle()
     receiver.turn()
     assert receiver.stored() == []
@@ -149,7 +149,7 @@ def test_what_was_under_way_then_is_not_acknowledged_to_the_next_link() -> None:
     receiver = Receiver()
     receiver.arrive(1)
     (persist,) = receiver.completer.flush()
-    receiver.intake.forget(LINK)
+    receiver.relay_inbox.forget(LINK)
     receiver.arrive(7)
     receiver.finish(persist)
     receiver.turn()
@@ -169,7 +169,7 @@ def test_what_is_gathered_of_a_lost_link_does_not_overtake_what_is_sent_again() 
     receiver.arrive(1)
     (persist,) = receiver.completer.flush()
     receiver.arrive(2)
-    receiver.intake.forget(LINK)
+    receiver.relay_inbox.forget(LINK)
     receiver.arrive(1, 2)  # by its next life
     receiver.finish(persist, FULL)
     receiver.turn()

@@ -66,16 +66,16 @@ class Bench:
         self.plane, self.journal = Plane(), Journal()
         outbox = AnswerBatch()
         unused: Any = None
-        self.office = MailboxService(self.plane, self.journal, Backpressure(self.plane), NodeSettings(), outbox)
+        self.service = MailboxService(self.plane, self.journal, Backpressure(self.plane), NodeSettings(), outbox)
         self.store_and_forward, self.relays = (
-            StoreAndForward(self.plane, self.journal, self.office, 1, **options),
+            StoreAndForward(self.plane, self.journal, self.service, 1, **options),
             Relays(),
         )
-        network: Any = SimpleNamespace(store_and_forward=self.store_and_forward, intake=self.relays)
-        self.completer = Completer(self.journal, outbox, self.office, unused, unused, unused, network)
+        network: Any = SimpleNamespace(store_and_forward=self.store_and_forward, relay_inbox=self.relays)
+        self.completer = Completer(self.journal, outbox, self.service, unused, unused, unused, network)
         self.store = store or MemoryStore()
         recovered = self.store.recover()
-        self.office.recover(recovered)
+        self.service.recover(recovered)
         self.store_and_forward.recover(recovered)
         self.records: list[Record] = []
         self.reads = True  # the store brings what is wanted
@@ -102,7 +102,7 @@ class Bench:
         """Its store, in a process that reads nothing yet; there is a way to router 3."""
         again = Bench(MemoryStore(), **options)
         again.store, again.reads = self.store, False
-        again.office.recover(self.store.recover())
+        again.service.recover(self.store.recover())
         again.store_and_forward.recover(self.store.recover())
         again.store_and_forward.routed({3: 2})
         again.store_and_forward.link_up(2)
@@ -360,13 +360,13 @@ def test_of_many_that_wait_some_are_looked_at_in_each_tick(monkeypatch: pytest.M
 def test_what_may_have_been_taken_long_ago_is_delivered_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     bench, given = Bench(), list[tuple[int, int]]()
     monkeypatch.setattr(bench.store_and_forward, "_seen", RelayDedup(slots=2, slot_ids=2))
-    prepare = bench.office.prepare
+    prepare = bench.service.prepare
 
     def noting(message: bytes, mailboxes: list[Mailbox], expires_ms: int, tries: Tries) -> Offer:
         given.append((int.from_bytes(message[18:20]), tries.given))
         return prepare(message, mailboxes, expires_ms, tries=tries)
 
-    monkeypatch.setattr(bench.office, "prepare", noting)
+    monkeypatch.setattr(bench.service, "prepare", noting)
     for tag, counter in enumerate([1, 3, 4, 5, 6, 7, 6, 1, 2, 8]):
         bench.relay(tag, [1], message(counter))
         bench.turn()

@@ -17,13 +17,13 @@ MESSAGE = MessageId(7, 2, 1_762_000_000_000, 5)
 
 class SilentNeighbour:
     def __init__(self) -> None:
-        self.letters = 0
+        self.datagrams = 0
 
     def topology(self) -> Mapping[int, Collection[int]]:
         return {1: (2,), 2: (1,)}
 
     def post(self, broker: int, letter: bytes) -> bool:
-        self.letters += 1
+        self.datagrams += 1
         return True
 
 
@@ -40,7 +40,7 @@ def test_an_answer_is_waited_for_as_long_whatever_the_clock_does(step_ms: int) -
     while not told:
         now_ms, waited = now_ms + 100, waited + 100
         tracing.tick(now_ms)
-        asked[waited] = neighbour.letters
+        asked[waited] = neighbour.datagrams
         while inquiries:  # the origin could not be asked: what do we know ourselves?
             tracing.resolved(now_ms, inquiries.pop(), TraceAnswer(1, TraceVerdict.ABSENT))
     early = 1000 if step_ms > 0 else 0  # a step forward counts as no more than this

@@ -1,0 +1,1 @@
+"""Management API: HTTP and JSON, version 1, described by an OpenAPI document."""

@@ -1,0 +1,72 @@
+"""Operations on the broker: status, capacity, destinations, connections, users, configuration, traces."""
+
+import json
+from importlib.metadata import version
+from typing import Any
+
+from tidings.broker.management.call import Call
+from tidings.broker.security.user_guard import UserGuard
+from tidings.errors import UsageError
+from tidings.model.message_id import MessageId
+from tidings.node.requests import Trace
+
+
+async def status(call: Call) -> dict[str, Any]:
+    return {"version": version("tidings"), **call.part("overview")}
+
+
+async def capacity(call: Call) -> dict[str, Any]:
+    return {"capacity": call.part("overview")["capacity"]}
+
+
+async def destinations(call: Call) -> dict[str, Any]:
+    return call.part("destinations")
+
+
+async def traffic(call: Call) -> dict[str, Any]:
+    return call.part("traffic")
+
+
+async def connections(call: Call) -> dict[str, Any]:
+    return call.part("connections")
+
+
+async def close_connection(call: Call) -> dict[str, Any]:
+    call.check_administer()
+    number = call.values["number"]
+    if number not in call.control.view().clients.connections:
+        raise UsageError("E_CONNECTION_UNKNOWN", f"there is no connection {number}")
+    call.control.end_client(number, "E_CLOSED_BY_ADMIN", "the connection was closed by an administrator")
+    return {"closed": number}
+
+
+async def users(call: Call) -> dict[str, Any]:
+    call.check_monitor()
+    guard = call.control.guard()
+    known = sorted(guard.users.by_name.items()) if isinstance(guard, UserGuard) else []
+    items = [
+        {"name": name, "groups": sorted(user.groups), "password": bool(user.password)}
+        for name, user in known
+        if call.values["containing"] in name
+    ]
+    offset, limit = call.values["offset"], call.values["limit"]
+    return {"total": len(items), "items": items[offset : offset + limit]}
+
+
+async def check_configuration(call: Call) -> dict[str, Any]:
+    call.check_administer()
+    problems = await call.control.check()
+    return {"valid": not problems, "problems": problems}
+
+
+async def reload_configuration(call: Call) -> dict[str, Any]:
+    call.check_administer()
+    problems = await call.control.reload()
+    return {"reloaded": not problems, "problems": problems}
+
+
+async def trace(call: Call) -> dict[str, Any]:
+    message, everywhere = MessageId.parse(call.values["id"]), call.values["everywhere"]
+    done = await call.client.ask(lambda receipt: Trace(receipt, message, everywhere))
+    path: dict[str, Any] = json.loads(str(done.fields["path"]))
+    return path

@@ -1,0 +1,203 @@
+"""The table of management operations: routing, validation, access rights and documentation all read it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+from tidings.broker.management import brokers, queues, subscriptions
+from tidings.broker.management.call import Call
+from tidings.broker.management.parameters import Parameter
+from tidings.errors import UsageError
+
+PREFIX = "/api/v1"
+PAGE, PAGE_MAX, MESSAGES_MAX = 100, 200, 256
+Handler: TypeAlias = Callable[[Call], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    method: str
+    path: str  # with {parameters}
+    name: str
+    summary: str
+    right: str  # the access right it needs, for the documentation; the engine checks it
+    handler: Handler
+    parameters: tuple[Parameter, ...] = ()
+    returns: tuple[str, ...] = ()  # keys that the answer always has
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """The path's parameters, decoded; None: another path."""
+        pattern, segments = self.path.split("/"), path.split("/")
+        if len(pattern) != len(segments):
+            return None
+        found: dict[str, str] = {}
+        for expected, segment in zip(pattern, segments, strict=True):
+            if expected.startswith("{"):
+                try:
+                    found[expected[1:-1]] = unquote(segment, errors="strict")
+                except UnicodeDecodeError:
+                    raise UsageError("E_API_PARAMETER", "the path is not valid UTF-8") from None
+            elif expected != segment:
+                return None
+        return found
+
+
+PAGED = (
+    Parameter("offset", "query", "integer", "Items to skip.", 0, maximum=1 << 31),
+    Parameter("limit", "query", "integer", "Maximum number of items.", PAGE, minimum=1, maximum=PAGE_MAX),
+    Parameter("containing", "query", "string", "Only items whose names contain this text.", "", length_max=250),
+)
+LIST = ("total", "items")
+QUEUE = Parameter("queue", "path", "string", "Name of the queue, without the prefix queue:.", length_max=255)
+MESSAGES = Parameter(
+    "messages", "body", "integers", "Tags of messages, as listed; empty: all.", (), minimum=1, length_max=MESSAGES_MAX
+)
+SEE, ADMINISTER, MANAGE_QUEUE = "monitor or manage on >", "manage on >", "manage on the queue"
+
+OPERATIONS = (
+    Operation(
+        "GET", "/status", "status", "State and version of the broker.", SEE, brokers.status, returns=("version",)
+    ),
+    Operation("GET", "/capacity", "capacity", "Estimated capacity.", SEE, brokers.capacity, returns=("capacity",)),
+    Operation(
+        "GET",
+        "/destinations",
+        "listDestinations",
+        "Destinations of subscriptions.",
+        SEE,
+        brokers.destinations,
+        PAGED,
+        LIST,
+    ),
+    Operation("GET", "/traffic", "listTraffic", "Rates by destination.", SEE, brokers.traffic, PAGED, LIST),
+    Operation("GET", "/queues", "listQueues", "Queues, the fullest first.", SEE, queues.find, PAGED, LIST),
+    Operation(
+        "POST",
+        "/queues",
+        "createQueue",
+        "Create a queue, unless it exists.",
+        MANAGE_QUEUE,
+        queues.create,
+        (Parameter("name", "body", "string", "Name of the queue, without the prefix queue:.", length_max=255),),
+        ("queue", "created"),
+    ),
+    Operation("GET", "/queues/{queue}", "getQueue", "One queue.", SEE, queues.show, (QUEUE,), ("name", "waiting")),
+    Operation(
+        "DELETE",
+        "/queues/{queue}",
+        "deleteQueue",
+        "Delete a queue without consumers and messages.",
+        MANAGE_QUEUE,
+        queues.delete,
+        (
+            QUEUE,
+            Parameter(
+                "force",
+                "query",
+                "boolean",
+                "Delete it with its messages, and end its consumers' connections.",
+                False,
+            ),
+        ),
+        ("count",),
+    ),
+    Operation(
+        "GET",
+        "/queues/{queue}/messages",
+        "browseQueue",
+        "Messages that wait, without consuming them.",
+        "browse on the queue",
+        queues.browse,
+        (
+            QUEUE,
+            Parameter("limit", "query", "integer", "Maximum number.", 50, minimum=1, maximum=MESSAGES_MAX),
+            Parameter("selector", "query", "string", "Only messages that match this selector.", "", length_max=10_000),
+            Parameter("after", "query", "string", "The position `next` of the page before.", "", length_max=50),
+        ),
+        ("items", "more", "next"),
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/purge",
+        "purgeQueue",
+        "Delete waiting messages.",
+        MANAGE_QUEUE,
+        queues.purge,
+        (QUEUE, MESSAGES),
+        ("count",),
+    ),
+    Operation(
+        "POST",
+        "/queues/{queue}/move",
+        "moveMessages",
+        "Move waiting messages to another queue.",
+        "manage on the queue, publish on the target",
+        queues.move,
+        (
+            QUEUE,
+            Parameter("target", "body", "string", "Name of the other queue, without queue:.", length_max=255),
+            MESSAGES,
+        ),
+        ("count",),
+    ),
+    Operation("GET", "/subscriptions", "listSubscriptions", "Subscriptions.", SEE, subscriptions.find, PAGED, LIST),
+    Operation("GET", "/durables", "listDurables", "Durable subscriptions.", SEE, subscriptions.durables, PAGED, LIST),
+    Operation(
+        "DELETE",
+        "/durables/{name}",
+        "removeDurable",
+        "Remove a durable subscription without subscribers.",
+        f"{ADMINISTER}; of a shared one: on its topic",
+        subscriptions.remove,
+        (
+            Parameter("name", "path", "string", "Its name."),
+            Parameter("owner", "query", "string", "Its owner, user/client id, as listed.", ""),
+            Parameter("shared", "query", "boolean", "It is a shared one, which has no owner.", False),
+        ),
+        ("removed",),
+    ),
+    Operation("GET", "/connections", "listConnections", "Client connections.", SEE, brokers.connections, PAGED, LIST),
+    Operation(
+        "DELETE",
+        "/connections/{number}",
+        "closeConnection",
+        "Close a client connection.",
+        ADMINISTER,
+        brokers.close_connection,
+        (Parameter("number", "path", "integer", "Its number, as listed.", maximum=(1 << 32) - 1),),
+        ("closed",),
+    ),
+    Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
+    Operation(
+        "POST",
+        "/configuration/check",
+        "checkConfiguration",
+        "Check the configuration files without applying them.",
+        ADMINISTER,
+        brokers.check_configuration,
+        returns=("valid", "problems"),
+    ),
+    Operation(
+        "POST",
+        "/configuration/reload",
+        "reloadConfiguration",
+        "Reload configuration, users and certificates.",
+        ADMINISTER,
+        brokers.reload_configuration,
+        returns=("reloaded", "problems"),
+    ),
+    Operation(
+        "GET",
+        "/messages/{id}/trace",
+        "traceMessage",
+        "Path of a message through the network.",
+        "trace or monitor on >",
+        brokers.trace,
+        (
+            Parameter("id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40),
+            Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
+        ),
+        ("message", "hops"),
+    ),
+)
