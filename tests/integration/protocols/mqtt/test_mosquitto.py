@@ -31,7 +31,7 @@ def test_mosquitto_sub(broker: BrokerThread, version: str) -> None:
     run = command(
         "mosquitto_sub", broker, version, "-q", "2", "-t", "mosquitto/+/?n>1", "-C", "2", "-d", "-F", "%t %q %p"
     )
-    process = subprocess.Popen(run, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(["stdbuf", "-oL", *run], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process, sync.connect(broker.url) as native:
         for line in process.stdout:
