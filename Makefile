@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(shell find native -name "*.[ch]pp")
 
-.PHONY: help setup demo test check wheel bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering differential docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering differential docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -26,6 +26,10 @@ $(STAMP): $(NATIVE) scripts/system-packages scripts/node-packages tests/integrat
 
 demo: setup  ## two minutes with a network of brokers: market data, a trace, a failure, a prediction, Spark, a report
 	$(BIN)/tidings demo
+
+quick: setup  ## the pure tests, without sockets, processes, browser or Spark: under two minutes on two cores
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup -m "not (sockets or processes or browser or spark or slow)" \
+	  tests/unit tests/papers tests/test_tidy.py tests/test_index.py tests/test_architecture.py
 
 test: setup check  ## everything a change must pass: checks, then all tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
@@ -80,7 +84,7 @@ sanitize: setup  ## the kernel's tests and a sample of fuzzing with AddressSanit
 	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  -C cmake.define.TIDINGS_WERROR=ON -C cmake.define.TIDINGS_SANITIZE=address,undefined -C build-dir=build/sanitize/cmake .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
-	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/unit/kernel/test_fuzz.py
+	  build/sanitize/bin/python -m pytest tests/unit/kernel tests/unit/matching --ignore tests/unit/kernel/test_fuzz.py
 	for target in configuration segments selectors; do \
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	    build/sanitize/bin/python -m hardening.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --slow || exit 1; done
@@ -134,7 +138,7 @@ load: setup  ## half frames, changing subscriptions, one that never reads, a soa
 	$(BIN)/python -m bench.idle_connections 10000 $(HARDENING)/load.json
 	$(BIN)/python -m bench.slow_consumer 3 $(HARDENING)/load.json
 
-stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
+stub: setup  ## rewrite src/tidings/_kernel.pyi from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi
 
 clean:  ## remove what was built; the virtual environment too

@@ -1,7 +1,7 @@
 """Every limit that somebody outside can reach, as a table, and a probe for each: the limit itself works, one more is
 refused with a code.
 
-    python -m hardening.limits_table docs/limits.md        # writes the page anew
+    python -m hardening.limits_table docs/limits.md        # rewrites the page
 
 Limits that an administrator sets are probed at a small value; the same lines of the program hold the large one.
 """
@@ -238,7 +238,7 @@ ALL = (
         test="tests/integration/broker/test_server_security.py::test_who_does_not_log_in_is_cut_off",
     ),
     Limit(
-        "failed log-ins of a user or an address before it must wait",
+        "failed logins of a user or an address before it must wait",
         LIMITS.login_failures_max,
         "limits.login_failures_max",
         "E_LOGIN_THROTTLED",
@@ -309,11 +309,11 @@ nanosecond, and ends:
   take none.
 - A filter that finds the accounts used up is **given up for this message: it counts as unknown, and the
   subscription does not get the message**. It is counted in `tidings_filters_given_up_total`,
-  the subscriber is told within about a second (docs/wire.md, DROPPED, reason `cost`), and the next message is
+  the subscriber is notified within about a second (docs/wire.md, DROPPED, reason `cost`), and the next message is
   evaluated again from the start.
   Filters that need no more than their own are evaluated whatever others cost (up to {filters} of them that use
   all of it). In long texts cheaper patterns come before dearer ones, and older subscriptions mostly before
-  younger, so that who comes with many expensive ones is the one to lose.
+  younger, so that a client that adds many expensive ones loses its own.
 - A selector of a queue's consumer that is given up does not accept the message, which stays for others; all
   consumers asked in turn share one budget. An access rule that is given up grants nothing.
 - Between brokers nothing is lost: tables of other brokers' filters (covering) forward in doubt. A message that

@@ -1,28 +1,38 @@
-"""The page of results: what was simulated, killed, cut, fuzzed and tried, from the lines that these commands leave.
+"""Writes the page of hardening results and the log of runs from the records of the campaigns.
 
-python -m hardening.results_page docs/results.md
+python -m hardening.results_page                       # docs/results.md and bench/results/hardening/runs.md
 """
 
 import json
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[1] / "bench" / "results" / "hardening"
-PAGE = """# Results of hardening
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results" / "hardening"
+PAGE = ROOT / "docs" / "results.md"
+LOG = RESULTS / "runs.md"
+PAGE_TEXT = """# Hardening results
 
-What the commands of the left column have done so far, a line each: they add their lines to `bench/results/hardening`,
-and this page is made from them by `python -m hardening.results_page docs/results.md`. A test holds that it is
-current. Runs that fail leave lines too: what went wrong is counted in them (*wrong*).
+Totals of the hardening campaigns and the last run of each. Every run appends a record to `bench/results/hardening`,
+also a run that fails; `wrong` counts the violations that were found. `bench/results/hardening/runs.md` lists all runs.
+Both pages are written by `python -m hardening.results_page`, and a test holds that they are current.
 
-## In all
-| what | runs | sums |
-|---|---|---|
+## Totals
+| campaign | command | runs | totals |
+|---|---|---|---|
 {totals}
 
-## Run by run
-| command | date | commit | seed | what was done |
+## Last runs
+| campaign | date | commit | seed | result |
+|---|---|---|---|---|
+{last}
+"""
+LOG_TEXT = """# Log of hardening runs
+
+Written by `python -m hardening.results_page` from the records in this folder.
+
+| campaign | date | commit | seed | result |
 |---|---|---|---|---|
 {rows}
 """
@@ -43,41 +53,48 @@ COMMANDS = {
     "load": "make load",
     "audit": "make audit",
 }
-SETTINGS = {"sets", "seconds", "minutes"}  # that say how, and are not to be summed
-COMMON = {"what", "date", "version", "commit", "machine", "system", "python", "cpu", "seed", "first"}
+SETTINGS = {"sets", "seconds", "minutes"}  # parameters of a run, which are not summed
+COMMON = {"what", "parser", "kind", "date", "version", "commit", "machine", "system", "python", "cpu", "seed", "first"}
 
 
 def lines() -> list[dict[str, Any]]:
-    """Of all runs that did something."""
-    found = [json.loads(line) for path in sorted(RESULTS.glob("*.json")) for line in path.read_text().splitlines()]
-    found = [one for one in found if one.get("seeds") != 0]
-    return sorted(found, key=lambda one: (list(COMMANDS).index(one["what"]), one["date"]))
+    """The records of all runs that did something, by campaign and date."""
+    records = [json.loads(line) for path in sorted(RESULTS.glob("*.json")) for line in path.read_text().splitlines()]
+    records = [record for record in records if record.get("seeds") != 0]
+    return sorted(records, key=lambda record: (list(COMMANDS).index(record["what"]), record["date"]))
 
 
-def row(one: dict[str, Any]) -> str:
-    figures = ", ".join(
-        f"{name.replace('_', ' ')} {_number(value)}" for name, value in one.items() if name not in COMMON
-    )
-    seed = one.get("seed", f"from {one['first']}" if "first" in one else "")
-    return f"| `{COMMANDS[one['what']]}` | {one['date'][:16]} | {one['commit']} | {seed} | {one['what']}: {figures} |"
+def campaign(record: dict[str, Any]) -> str:
+    detail = record.get("parser") or (record.get("kind") if record["what"] == "load" else None)
+    return f"{record['what']}: {detail}" if detail else str(record["what"])
 
 
-def total(what: str, runs: list[dict[str, Any]]) -> str:
-    sums: Counter[str] = Counter()
-    for one in runs:
-        counted = {name: value for name, value in one.items() if name not in COMMON | SETTINGS}
-        sums.update({name: value for name, value in counted.items() if type(value) is int})
-    figures = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sums.items())
-    return f"| {what} | {len(runs)} | {figures} |"
-
-
-def totals() -> list[str]:
-    """A line for each kind of run; parsers one by one, and measurements not at all: these cannot be summed."""
+def campaigns() -> dict[str, list[dict[str, Any]]]:
+    """The records of each campaign, oldest first; every parser and every load scenario is one of its own."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for one in lines():
-        if one["what"] not in ("load", "threads", "audit"):
-            groups[f"{one['what']}: {one['parser']}" if "parser" in one else one["what"]].append(one)
-    return [total(what, runs) for what, runs in groups.items()]
+    for record in lines():
+        groups[campaign(record)].append(record)
+    return groups
+
+
+def row(record: dict[str, Any]) -> str:
+    shown = {name: value for name, value in record.items() if name not in COMMON}
+    figures = ", ".join(f"{name.replace('_', ' ')} {_number(value)}" for name, value in shown.items())
+    seed = record.get("seed", f"from {record['first']}" if "first" in record else "")
+    return f"| {campaign(record)} | {record['date'][:16]} | {record['commit']} | {seed} | {figures} |"
+
+
+def total(name: str, runs: list[dict[str, Any]]) -> str:
+    """One line of the table of totals. Measurements (load, threads, audit) cannot be summed: only runs are counted."""
+    sums: Counter[str] = Counter()
+    if runs[0]["what"] not in ("load", "threads", "audit"):
+        for record in runs:
+            counted = {name: value for name, value in record.items() if name not in COMMON | SETTINGS}
+            sums.update({name: value for name, value in counted.items() if type(value) is int})
+    elif any("wrong" in record for record in runs):
+        sums["wrong"] = sum(record.get("wrong", 0) for record in runs)
+    figures = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sums.items())
+    return f"| {name} | `{COMMANDS[runs[0]['what']]}` | {len(runs)} | {figures} |"
 
 
 def _number(value: object) -> str:
@@ -85,8 +102,15 @@ def _number(value: object) -> str:
 
 
 def page() -> str:
-    return PAGE.format(totals="\n".join(totals()), rows="\n".join(row(one) for one in lines()))
+    groups = campaigns()
+    totals = [total(name, runs) for name, runs in groups.items()]
+    return PAGE_TEXT.format(totals="\n".join(totals), last="\n".join(row(runs[-1]) for runs in groups.values()))
+
+
+def log() -> str:
+    return LOG_TEXT.format(rows="\n".join(row(record) for record in lines()))
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page())
+    PAGE.write_text(page())
+    LOG.write_text(log())

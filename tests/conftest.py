@@ -8,6 +8,7 @@ import os
 
 import pytest
 from hypothesis import settings
+from tests.markers import MARKERS, TESTS, needs
 
 settings.register_profile("tidings", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
@@ -15,12 +16,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tidings"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write transcripts anew instead of comparing with them")
+    parser.addoption("--rewrite", action="store_true", help="rewrite transcripts instead of comparing with them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the work (`-n 2`): what shares a fixture that is dear is done by one of them."""
+    """Marks tests by what they need; with several workers (`-n 2`), those that share a costly fixture stay on one."""
     for item in items:
+        for marker in needs(item.path) if item.path.is_relative_to(TESTS) else ():
+            item.add_marker(marker)
         folder = item.path.parent
-        whole = folder.name in ("console", "pipeline")  # one browser, one Spark session
+        whole = folder.name in ("browser", "spark")  # one browser, one Spark session
         item.add_marker(pytest.mark.xdist_group(str(folder if whole else item.path)))

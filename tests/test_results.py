@@ -11,11 +11,12 @@ from hardening.load import scenarios as load
 from hardening.machines import unicast
 from hardening.network import flaps, partition
 from hardening.record import main, noted, times
-from hardening.results_page import lines, page
+from hardening.results_page import LOG, PAGE, lines, log, page
 
 
-def test_the_page_is_current() -> None:
-    assert (Path(__file__).parents[1] / "docs" / "results.md").read_text() == page()
+def test_the_page_and_the_log_are_current() -> None:
+    assert PAGE.read_text() == page()
+    assert LOG.read_text() == log()
 
 
 def test_every_line_says_when_and_of_what() -> None:

@@ -22,7 +22,8 @@ def test_the_others_have_tests_of_their_own(limit: Limit) -> None:
         return  # no code: the test named above checks that it waits
     codes = [one.read_text() for one in (ROOT / "src" / "tidings").rglob("*.py")]
     codes += [one.read_text() for one in (ROOT / "native" / "include").rglob("*.hpp")]
-    assert any(f'"{limit.code}"' in one for one in codes), limit.code
+    if limit.code.startswith("E_"):  # others are refused without an error: publishers wait
+        assert any(f'"{limit.code}"' in one for one in codes), limit.code
 
 
 def test_the_page_is_current() -> None:

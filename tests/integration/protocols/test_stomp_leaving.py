@@ -63,6 +63,8 @@ def test_a_durable_subscription_is_free_when_its_client_has_left(receipt: str) -
         await raw.reader.read()
         again = await here.client(client_id="me")
         await again.subscribe("/topic/a", **headers)
+        await again.send("SEND", {"destination": "/topic/a"}, b"kept")
+        assert (await again.expect("MESSAGE")).body == b"kept"
 
     with_broker(check)
 

@@ -337,27 +337,36 @@ def test_each_completion_has_such_a_case() -> None:
     assert {case.completion for case in CASES} == members(Completion)
 
 
-class _Anything:
-    """Stands for every part of a node, and says nothing wrong."""
+# Completions without a call: another completion of the batch reports the refusal; a remembered entry needs nothing.
+WITHOUT_CALLS = {("CarryEvent", False), ("ForwardMessage", False), ("RememberEntry", True)}
+
+
+class _Part:
+    """Stands for every part of a node, and notes each call."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
 
     def __getattr__(self, name: str) -> Any:
-        return _Anything()
+        return _Part(self._calls)
 
-    def __call__(self, *given: object) -> Any:
-        return None
+    def __call__(self, *arguments: object) -> Any:
+        self._calls.append(repr(arguments))
 
 
 @pytest.mark.parametrize("error", [None, FULL])
 @pytest.mark.parametrize("completion", sorted(members(Completion), key=str))
 def test_each_completion_is_carried_out(completion: type, error: TidingsError | None) -> None:
-    part: Any = _Anything()
+    calls: list[str] = []
+    part: Any = _Part(calls)
     inner = {"then": records.ConfirmHandOver("Trade", b"tag")}  # of another completion
     fields = [inner.get(name, part) for name in getattr(completion, "__match_args__", ())]
     Completer(Journal(), part, part, part, part, part, part).complete(completion(*fields), error)
+    assert bool(calls) == ((completion.__name__, error is None) not in WITHOUT_CALLS)
 
 
 def test_nothing_else_is() -> None:
-    part: Any = _Anything()
+    part: Any = _Part([])
     other: Any = "not a completion"
     with pytest.raises(AssertionError, match="not a completion"):
         Completer(Journal(), part, part, part, part, part, part).complete(other, None)

@@ -1,5 +1,5 @@
 // A cursor that cannot leave its buffer. Every read checks first and throws CodecError; codes and positions are those of
-// docs/wire.md, "What is refused". Offsets count from `origin`, so a reader of a part reports positions in the whole.
+// docs/wire.md, "Refused input". Offsets count from `origin`, so a reader of a part reports positions in the whole.
 #pragma once
 #include <bit>
 #include <cmath>

@@ -81,8 +81,10 @@ class ManagementApi:
     async def _answer(self, request: HttpRequest) -> HttpPage:
         if request.path == DOCUMENT and request.method == "GET":
             return HttpPage(self._document, JSON)
-        self._check_browser(request)
+        self._check_origin(request)
         operation, path = _find(request)
+        if request.method != "GET" and request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
+            raise TidingsError("E_API_CONTENT_TYPE", f"the content type must be {JSON}")
         user, password = _credentials(request.headers.get("authorization", ""))
         if not (user or request.certificate or self._control.guard().open):
             raise SecurityError("E_LOGIN", "authentication is missing")
@@ -95,14 +97,12 @@ class ManagementApi:
             connection.close()
         return HttpPage(json.dumps(found, ensure_ascii=False, allow_nan=False, default=str) + "\n", JSON)
 
-    def _check_browser(self, request: HttpRequest) -> None:
+    def _check_origin(self, request: HttpRequest) -> None:
         host, origin = request.headers.get("host", ""), request.headers.get("origin", "")
         if origin and origin.partition("://")[2] != host:
             raise SecurityError("E_API_ORIGIN", "requests from pages of other origins are refused")
         if self._control.guard().open and host and not _is_address(host):
             raise SecurityError("E_API_ORIGIN", "a broker without users is managed by its address or as localhost only")
-        if request.method != "GET" and request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
-            raise TidingsError("E_API_CONTENT_TYPE", f"the content type must be {JSON}")
 
 
 def _find(request: HttpRequest) -> tuple[Operation, dict[str, str]]:

@@ -112,7 +112,7 @@ OPERATIONS = (
         (
             QUEUE,
             Parameter("limit", "query", "integer", "Maximum number.", 50, minimum=1, maximum=MESSAGES_MAX),
-            Parameter("selector", "query", "string", "Only messages that match this selector.", "", length_max=10_000),
+            Parameter("selector", "query", "string", "Only messages that match this selector.", "", length_max=1_000),
             Parameter("after", "query", "string", "The position `next` of the page before.", "", length_max=50),
         ),
         ("items", "more", "next"),

@@ -261,6 +261,7 @@ def test_requests_of_foreign_web_pages_are_refused() -> None:
                 assert await here.code(method, path, {}, json_type=False) == (415, "E_API_CONTENT_TYPE")
             form = "Content-Type: application/x-www-form-urlencoded\r\n"
             assert (await here.code("POST", "/queues", b"name=a", headers=form, json_type=False))[0] == 415
+            assert await here.code("TRACE", "/queues", json_type=False) == (405, "E_API_METHOD")
             evil = "Origin: https://evil.example\r\n"
             assert await here.code("GET", "/status", headers=evil) == (403, "E_API_ORIGIN")
             own = await here.ask("GET", "/status", headers=f"Origin: http://127.0.0.1:{here.port}\r\n")
