@@ -55,7 +55,7 @@ NOT_RUN = [
     "docs/lab.md: tidings lab validate --runs 2 -o batch-costs.json --picture ",
     "docs/networks.md: tidings net start square.toml --delays",
     "docs/networks.md: SEEDS=1000 python -m pytest tests/unit/sim/test_unicast.py",
-    "docs/pipeline.md: spark-submit --master yarn --conf spark.executor.memory=4g -",
+    "docs/pipeline.md: spark-submit --master yarn --deploy-mode cluster --conf spar",
     "docs/runbook.md: systemctl start tidings",
     "docs/runbook.md: systemctl stop tidings && cp -a /var/lib/tidings /backup/tid",
     "docs/tutorial.md: tidings lab run quick --server tidings --runs 1 --busy",

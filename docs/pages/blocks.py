@@ -8,6 +8,7 @@ A comment before a block says what is special about it:
     fails: why               and that is what the text says
     run with: NEW for OLD    with other words than those a reader sees; several, separated by "; "
     in Spark                 by tests/spark/test_documented.py, in the session that its tests share
+    in Spark: on a cluster   by tests/spark/test_cluster.py, each with a shell of its own
     not run: why             held against the parsers of the commands only
 """
 

@@ -145,6 +145,51 @@ def kill_stream(driver: Driver, checkpoint: Path, *, inside: bool, delay: float)
     return driver.kill()
 
 
+def file_stream(spark: Any, url: str, name: str, folder: Path, checkpoint: Path) -> Any:
+    """From Parquet files to the topic `name`, three files a batch, in transactions of a few rows each; the query."""
+    rows = spark.readStream.schema("n bigint").option("maxFilesPerTrigger", 3).parquet(str(folder))
+    writer = rows.writeStream.format("tidings").options(url=url, destination=name, transactionBytes=1500)
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def streaming_files(url: str, name: str, folder: Path, checkpoint: Path, cores: int, split_bytes: int) -> Driver:
+    """`split_bytes`: files are cut into tasks of at most that size."""
+    words = (url, name, str(folder), str(checkpoint), str(cores), str(split_bytes))
+    return Driver([sys.executable, "-m", "hardening.kills.spark", "files", *words])
+
+
+def hurt_file_stream(root: Path, kills: int, rng: random.Random) -> int:
+    """Kills drivers while they publish and starts them again with other cores and partitions; returns the rows.
+
+    AssertionError if a row is lost or published twice.
+    """
+    files, rows_each = 9, 100
+    (root / "files").mkdir(parents=True)
+    for i in range(files):
+        rows = pa.table({"n": pa.array(range(i * rows_each, (i + 1) * rows_each), pa.int64())})
+        pq.write_table(rows, root / "files" / f"{i}.parquet", row_group_size=10)
+    with BrokerThread() as broker, sync.connect(broker.url) as client:
+        out = client.retain("files-out", "files.out")
+
+        def start(cores: int) -> Driver:
+            size = rng.choice((300, 1000, 1 << 20))
+            return streaming_files(broker.url, "files.out", root / "files", root / "checkpoint", cores, size)
+
+        for kill in range(kills):
+            published = len(read_all(out))
+            driver = start(2 - kill % 2)
+            wait_for(lambda more=published + 1: len(read_all(out)) >= more, driver)  # type: ignore[misc]
+            driver.kill()
+        for _ in range(9):  # Spark gives a stream's Python 10 s to start, no more, and the machine may be busy
+            status, text = start(1).finish()
+            if status == 0 or "failed to connect back" not in text:
+                break
+        assert status == 0, text
+        arrived = sorted(message.properties["n"] for message in read_all(out))
+    assert arrived == list(range(files * rows_each)), f"{len(arrived)} rows, {len(set(arrived))} different"
+    return len(arrived)
+
+
 def hurt_stream(root: Path, kills: int, rng: random.Random) -> tuple[int, int]:
     """Run this number of kills; AssertionError if anything is lost or came twice. Returns the kills inside a batch, and
     messages."""
@@ -191,10 +236,12 @@ def run(kills: int, seed: int) -> str:
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "stream").mkdir()
         inside, messages = hurt_stream(Path(name) / "stream", kills // 2, rng)
+        rows = hurt_file_stream(Path(name) / "file-stream", kills // 2, rng)
         runs = hurt_jobs(Path(name), kills - kills // 2, rng)
     return (
         f"{kills} kills, seed {seed}: {runs} repeated runs gave the tables of one that nobody disturbed; of a stream "
-        f"killed {kills // 2} times ({inside} inside a batch) all {messages} messages arrived once"
+        f"killed {kills // 2} times ({inside} inside a batch) all {messages} messages arrived once; of one from files, "
+        f"killed as often and restarted with other cores, all {rows} rows"
     )
 
 
@@ -202,6 +249,12 @@ def main() -> None:
     if sys.argv[1:2] == ["stream"]:
         url, name, checkpoint = sys.argv[2:]
         stream(start_session("local[2]", LITTLE, quick=True), url, name, Path(checkpoint)).awaitTermination()
+        return
+    if sys.argv[1:2] == ["files"]:
+        url, name, folder, checkpoint, cores, split_bytes = sys.argv[2:]
+        conf = LITTLE | {"spark.sql.files.maxPartitionBytes": split_bytes, "spark.sql.files.openCostInBytes": "0"}
+        session = start_session(f"local[{cores}]", conf, quick=True)
+        file_stream(session, url, name, Path(folder), Path(checkpoint)).awaitTermination()
         return
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 32)

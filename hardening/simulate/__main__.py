@@ -10,7 +10,7 @@ from hardening.simulate.mutants import MUTANTS, first_noticed
 from hardening.simulate.run import run
 from tidings.sim.driver import Trace
 
-NAMES = ("world", "scheme", "overlay", "unicast", "tracking", "moment", "strain")
+NAMES = ("world", "scheme", "overlay", "unicast", "tracking", "moment", "strain", "roll")
 TOTALS = ("faults", "messages", "deliveries", "transactions", "traces")
 
 

@@ -21,6 +21,7 @@ UNICASTS = {"link-state": 4, "distance-vector": 1}
 TRACKINGS = {"none": 6, "bloom": 2, "async": 1}
 STRAINS = {"none": 3, "frozen": 1}  # a neighbour that is stopped for a while, and a broker that restarts meanwhile
 MOMENTS = {"any": 4, "worst": 2, "unwritten": 1}  # in which brokers crash and clients go away
+ROLLS = {"none": 6, "encoding": 1}  # brokers are restarted one by one with other parameters of the encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Choices:
     tracking: str
     moment: str
     strain: str
+    roll: str
 
     @property
     def policy(self) -> str:
@@ -41,7 +43,7 @@ class Choices:
     def describe(self) -> str:
         if self.world != "brokers":
             return self.world
-        named = (f"tracking {self.tracking}", f"{self.moment} moment", f"strain {self.strain}")
+        named = (f"tracking {self.tracking}", f"{self.moment} moment", f"strain {self.strain}", f"roll {self.roll}")
         return ", ".join((self.scheme, self.overlay, self.unicast, *named))
 
 
@@ -54,6 +56,7 @@ def draw(seed: int, **forced: str) -> Choices:
         "tracking": TRACKINGS,
         "moment": MOMENTS,
         "strain": STRAINS,
+        "roll": ROLLS,
     }
     drawn = {}
     for name, menu in menus.items():

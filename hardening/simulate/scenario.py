@@ -1,6 +1,6 @@
 """A random network of brokers and what goes wrong in it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from hardening.simulate.choices import Choices
@@ -18,7 +18,7 @@ from tidings.overlay.topology.graph import Graph
 from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.control.flood import FloodOptions
 from tidings.sim.broker import Sizes
-from tidings.sim.faults import Fault, combined_faults, random_faults
+from tidings.sim.faults import Fault, combined_faults, random_faults, rolling_change
 from tidings.tracking.recording.history import BloomSettings, Mode
 from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
 from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy
@@ -29,6 +29,15 @@ LINK = LinkOptions(
 )
 PAN = PanOptions(leaves=4, beat_ms=1000, fail_ms=4000, tend_ms=3000, forget_ms=10_000)
 FAULTS_MS = 5000.0
+ENCODINGS = (
+    InterestEncoding(),
+    InterestEncoding(vectors=False),
+    InterestEncoding(Encoding(grade=GradedGrade()), False),
+    InterestEncoding(Encoding(hashes=5)),
+    InterestEncoding(Encoding(bits=512)),
+    InterestEncoding(Encoding(key=0x5EC2E7)),
+    InterestEncoding(Encoding(key=0x5EC2E7, grade=GradedGrade()), False),
+)
 COMBINED_SHARE = 0.4
 # With tracking, clocks agree so far (T_s, T_j and the skew between brokers); without it they are anywhere.
 SKEW_MS, JITTER_MS, CLOCKS_MS, STEP_MS = 50, 400, 80.0, 10.0
@@ -51,14 +60,13 @@ class Scenario:
     sizes: dict[int, Sizes]
     read_ms: float  # how long it takes to load messages from a store
     strain: Strain | None
+    later: dict[int, NetworkSettings] | None  # of a rolling change: what each broker is restarted with
 
 
 def random_scenario(choices: Choices) -> Scenario:
     rng = Random(f"scenario {choices.seed}")
     graph, dials = _network(choices, rng)
-    encoding = rng.choice(
-        (InterestEncoding(), InterestEncoding(vectors=False), InterestEncoding(Encoding(grade=GradedGrade()), False))
-    )
+    encoding = rng.choice(ENCODINGS[:3])
     broadcast_above = rng.choice((0, 0, 1, 3))
     scheme = choices.scheme.partition("-")[0]
     flood = FloodOptions(log_items_max=Random(f"flood {choices.seed}").choice((1, 3, 64)))
@@ -92,10 +100,17 @@ def random_scenario(choices: Choices) -> Scenario:
     strain = random_strain(choices, graph)
     if strain is not None:
         faults = sorted([*faults, *strain.faults], key=lambda entry: entry[0])
+    later = None
+    if choices.roll == "encoding":
+        rolling = Random(f"roll {choices.seed}")
+        other = rolling.choice([one for one in ENCODINGS if one != encoding])
+        later = {router: replace(one, encoding=other) for router, one in settings.items()}
+        rolled = rolling_change(list(settings), rolling, FAULTS_MS - 500, rolling.choice((0.3, 0.6, 1.0)))
+        faults = sorted([*faults, *rolled], key=lambda entry: entry[0])
     sizing = Random(f"sizes {choices.seed}")
     sizes = {router: random_sizes(sizing) for router in dials}
     tracking = random_tracking(choices.tracking, rng) if tracked else None
-    return Scenario(graph, settings, faults, skews_ms, tracking, sizes, sizing.choice((0.0, 1.0, 20.0)), strain)
+    return Scenario(graph, settings, faults, skews_ms, tracking, sizes, sizing.choice((0.0, 1.0, 20.0)), strain, later)
 
 
 def _network(choices: Choices, rng: Random) -> tuple[Graph, dict[int, list[int]]]:

@@ -15,7 +15,7 @@ from tidings.sim.broker import ID
 from tidings.sim.brokers import Brokers, SimulatedPublication, Subscriber, no_loops
 from tidings.sim.client import SimClient
 from tidings.sim.driver import Trace
-from tidings.sim.faults import Crash, LoseHost, Restart, Unclog, healing, inflict
+from tidings.sim.faults import Crash, LoseHost, Reconfigure, Restart, Unclog, healing, inflict
 from tidings.sim.host import WRITE_MS
 from tidings.tracking.query.path import Path
 
@@ -46,7 +46,14 @@ class World:
         self.rng = rng = Random(f"actions {choices.seed}")
         one = self.scenario
         self.brokers = Brokers(
-            one.graph, one.settings, choices.seed, one.skews_ms, trace, tracking=one.tracking, sizes=one.sizes
+            one.graph,
+            one.settings,
+            choices.seed,
+            one.skews_ms,
+            trace,
+            tracking=one.tracking,
+            sizes=one.sizes,
+            later=one.later,
         )
         for host in self.brokers.hosts.values():
             host.read_ms = one.read_ms
@@ -311,6 +318,12 @@ class World:
         brokers, graph = self.brokers, self.scenario.graph
         if self.moments is not None:
             self.moments.end()
+        if (later := self.scenario.later) is not None:  # the rest of the rolling change
+            for router in self.routers:
+                inflict(brokers.driver, Reconfigure(router), brokers.hosts)
+                broker = brokers.broker(router)
+                if broker is not None and broker.network.settings.encoding != later[router].encoding:
+                    inflict(brokers.driver, Crash(router))
         for fault in healing(graph, self.routers):
             inflict(brokers.driver, fault, brokers.hosts)
         links = [(int(edge.a), int(edge.b)) for edge in graph.edges()]
@@ -333,6 +346,7 @@ class World:
         brokers, faults = self.brokers, [fault for _, fault in self.scenario.faults]
         crashed = {fault.node for fault in faults if isinstance(fault, Crash | LoseHost)}
         crashed |= set() if self.moments is None else self.moments.struck
+        crashed |= set() if self.scenario.later is None else set(self.routers)
         asked = [
             (one, brokers.trace(self.rng.choice(self.routers), one.id))
             for one in brokers.publications

@@ -18,7 +18,7 @@ import tidings
 from tidings.cli import make_app
 from tidings.testing.local_broker import BrokerThread
 
-BLOCKS = [one for one in blocks() if one.marked("in Spark")]
+BLOCKS = [one for one in blocks() if one.mark == "in Spark"]
 
 
 def of(page: str, language: str) -> list[Block]:

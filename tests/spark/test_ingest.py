@@ -47,7 +47,7 @@ def spoil(root: Path) -> dict[str, str]:
         "empty": (b"", zlib.crc32(data), "is empty"),
         "cut": (data[: len(data) // 2], zlib.crc32(data), "fail the checksum"),
         "flipped": (data[:100] + bytes([data[100] ^ 1]) + data[101:], zlib.crc32(data), "fail the checksum"),
-        "text": (b"no Parquet", zlib.crc32(b"no Parquet"), "no Parquet file"),
+        "text": (b"no Parquet", zlib.crc32(b"no Parquet"), "not a Parquet file"),
         "old": (older, zlib.crc32(older), "E_STORE_VERSION"),
     }
     told = {}

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,78 @@ def test_a_batch_is_published_once(spark: SparkSession, broker: BrokerThread, cl
     assert {message.body for _, message in page.messages} == {b"hello"}
 
 
+def test_unknown_options_are_refused_and_the_known_ones_named(
+    spark: SparkSession, broker: BrokerThread, name: str
+) -> None:
+    with pytest.raises(PySparkException, match=r"startofset: unknown option; known options are .*startOffset"):
+        read(spark, broker, name, startOfset=5).load().collect()
+    with pytest.raises(PySparkException, match=r"persistant: unknown option; known options are .*persistent"):
+        spark.range(1).write.format("tidings").options(url=broker.url, destination="x", persistant=True).mode(
+            "append"
+        ).save()
+    for wrong in ({"startTime": "noon"}, {"startOffset": "first"}, {"release": True, "selector": "n > 1"}):
+        with pytest.raises(PySparkException, match="E_SOURCE_OPTION"):
+            read(spark, broker, name, **wrong).load().collect()
+
+
+def test_a_range_of_time_is_read(spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str) -> None:
+    kept = client.retain(name, f"{name}.>")
+    for n in range(5):
+        client.publish(f"{name}.a", {"n": n}, persistent=True)
+        time.sleep(0.005)
+    times = [datetime.fromtimestamp(message.id.ms / 1000, UTC).isoformat() for message in read_all(kept)]
+    rows = read(spark, broker, name, startTime=times[1], endTime=times[3]).schema("n bigint").load()
+    assert sorted(row.n for row in rows.collect()) == [1, 2]
+    since = read(spark, broker, name, startTime=times[3], startOffset="earliest", endOffset="latest")
+    assert sorted(row.n for row in since.schema("n bigint").load().collect()) == [3, 4]
+    assert read(spark, broker, name, startOffset="latest").load().collect() == []
+    before = broker.retrieved()
+    plain = read(spark, broker, name).schema("n bigint, ts timestamp, offset bigint").load()
+    last = max(plain.collect(), key=lambda row: row.n)
+    assert broker.retrieved() - before == 5
+    assert [row.n for row in plain.where(f"ts >= timestamp'{times[4]}'").collect()] == [4]
+    assert [row.n for row in plain.where(f"ts < timestamp'{times[1]}'").collect()] == [0]
+    assert [row.n for row in plain.where(f"offset >= {last.offset}").collect()] == [4]
+    assert plain.where(f"offset > {last.offset}").collect() == []
+    assert broker.retrieved() - before == 8, "only what passes was sent"
+
+
+def test_a_stream_leaves_messages_to_other_queries(
+    spark: SparkSession,
+    broker: BrokerThread,
+    client: sync.Client,
+    name: str,
+    tmp_path: Path,
+    patiently: Callable[..., Any],
+) -> None:
+    kept = client.retain(name, f"{name}.>")
+    publish(client, f"{name}.a", 30)
+
+    def run(folder: str, **options: Any) -> list[int]:
+        seen: list[int] = []
+
+        def once() -> None:
+            source = spark.readStream.format("tidings").options(url=broker.url, subscription=name, **options)
+            rows = source.schema("n bigint").load()
+            begun = rows.writeStream.foreachBatch(lambda batch, _: seen.extend(row.n for row in batch.collect()))
+            query = begun.options(checkpointLocation=str(tmp_path / folder)).trigger(availableNow=True).start()
+            assert query.awaitTermination(600)
+
+        patiently(once)
+        return sorted(seen)
+
+    assert run("first", selector="stock = 'XYZ'") == [0, 10, 20]
+    publish(client, f"{name}.a", 1, start=30)
+    assert run("first", selector="stock = 'XYZ'") == [30], "its first batch is committed"
+    assert run("second") == [-1, -1, *range(31)]
+    assert kept.range()[0] == 0
+    publish(client, f"{name}.a", 1, start=31)
+    assert run("second", release=True) == [-1, 31]
+    publish(client, f"{name}.a", 1, start=32)
+    assert run("second", release=True) == [-1, 32]
+    assert kept.range()[0] > 0, "released, as was asked for"
+
+
 class Stream:
     """From one retained subscription to another topic, batch by batch; its driver can be made to forget."""
 
@@ -309,7 +382,12 @@ def test_messages_of_others_are_no_loss_to_a_stream(
         others()
 
         def once() -> None:
-            given = {"url": broker.url, "subscription": name, "destination": f"{name}.>"}
+            given: dict[str, Any] = {
+                "url": broker.url,
+                "subscription": name,
+                "destination": f"{name}.>",
+                "release": True,
+            }
             rows = spark.readStream.format("tidings").options(**given).schema("n bigint").load()
             begun = rows.writeStream.foreachBatch(lambda batch, _: seen.extend(row.n for row in batch.collect()))
             query = begun.options(checkpointLocation=str(tmp_path / "checkpoint")).trigger(availableNow=True).start()

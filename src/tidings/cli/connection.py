@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tidings.cli.json_text import found_json
-from tidings.cli.management import Json, ManagementAccess, manages
+from tidings.cli.queue.management import Json, ManagementAccess, manages
 
 group = typer.Typer(no_args_is_help=True, help="List and close client connections.")
 

@@ -3,7 +3,7 @@
 import typer
 
 from tidings.cli.json_text import found_json
-from tidings.cli.management import Json, ManagementAccess, manages
+from tidings.cli.queue.management import Json, ManagementAccess, manages
 
 
 def register(app: typer.Typer) -> None:

@@ -113,16 +113,22 @@ class Transaction:
     def open(self) -> bool:
         return self._async.open
 
+    @property
+    def last_commit(self) -> tuple[int, str]:
+        """Number and digest of the last commit with a key."""
+        return self._async.last_commit
+
     def begin(self) -> None:
         """Begin a transaction; E_TRANSACTION_OPEN if one is open."""
         result_of(self._async.begin())
 
-    def commit(self, key: str = "", number: int = 0) -> bool:
+    def commit(self, key: str = "", number: int = 0, digest: str = "") -> bool:
         """Commit, or raise an error if nothing was committed (E_COMMIT_UNKNOWN: outcome unknown).
 
-        With a key it is committed once: False if this number, or a higher one, was committed under the key before.
+        With a key it is committed once: False if this number, or a higher one, was committed under the key before; then
+        `last_commit` has the number that was committed last, and the digest that was given with it.
         """
-        return result_of(self._async.commit(key, number))
+        return result_of(self._async.commit(key, number, digest))
 
     def publish(
         self,

@@ -24,7 +24,7 @@ from tidings.client.subscription import Subscription
 from tidings.errors import ConnectionLostError, RemoteError, TidingsError, UsageError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.values import Value
-from tidings.protocols.native.frames import FrameType
+from tidings.protocols.native.frames import FrameType, unsigned
 
 
 class TransactionClient(Protocol):
@@ -36,7 +36,7 @@ class TransactionClient(Protocol):
 
     async def subscribe(self, *arguments: Any, **options: Any) -> Subscription: ...
 
-    async def commit(self, session: int, key: str, number: int) -> bool: ...
+    async def commit(self, session: int, key: str, number: int, digest: str) -> dict[str, Value]: ...
 
     async def rollback(self, session: int) -> None: ...
 
@@ -52,6 +52,7 @@ class Transaction:
 
     def __init__(self, client: TransactionClient, line: ReconnectingConnection) -> None:
         self.open = False
+        self.last_commit: tuple[int, str] = (0, "")  # number and digest of the last commit with a key
         self._client = client
         self._line = line
         self._session = 0  # its number on the wire, from when it is needed until the transaction's end
@@ -109,12 +110,14 @@ class Transaction:
         self._subscriptions.append(subscription)
         return subscription
 
-    async def commit(self, key: str = "", number: int = 0) -> bool:
+    async def commit(self, key: str = "", number: int = 0, digest: str = "") -> bool:
         """Commit, or raise an error if nothing was committed (E_COMMIT_UNKNOWN: outcome unknown).
 
-        With a key it is committed once: False if this number, or a higher one, was committed under the key before.
+        With a key it is committed once: False if this number, or a higher one, was committed under the key before; then
+        `last_commit` has the number that was committed last, and the digest that was given with it.
         """
         text("key", key)
+        text("digest", digest)
         whole("number", number, 63)
         if self.lost:
             self._abandon()
@@ -124,7 +127,12 @@ class Transaction:
         self._received()
         begun = self._begun
         try:
-            return await self._client.commit(self.session, key, number)
+            answer = await self._client.commit(self.session, key, number, digest)
+            if not answer.get("duplicate"):
+                self.last_commit = (number, digest)
+                return True
+            self.last_commit = (unsigned(answer, "number", 63), str(answer.get("digest", "")))
+            return False
         except RemoteError:
             cause = begun.exception() if begun is not None and begun.done() else None
             if isinstance(cause, TidingsError):  # it never began

@@ -36,18 +36,21 @@ class Transacting(ABC):
         await self.ready()
         await self.ask_session(FrameType.BEGIN, session)
 
-    async def commit(self, session: int, key: str = "", number: int = 0) -> bool:
-        """Commit; with a key, False if this or a higher number was committed under it before."""
+    async def commit(self, session: int, key: str = "", number: int = 0, digest: str = "") -> dict[str, Value]:
+        """Commit; with a key, the answer has `duplicate` if this or a higher number was committed under it before."""
         await self.ready()
         try:
-            asked = self.ask_session(FrameType.COMMIT, session, key=key, number=number)
+            fields: dict[str, Value] = {"key": key, "number": number}
+            if digest:
+                fields["digest"] = digest
+            asked = self.ask_session(FrameType.COMMIT, session, **fields)
             self._echoes.committing(session)
             answer = await asked
         except ConnectionLostError as error:
             what = "commit again with the same key" if key else "check the effects before repeating it"
             reason = f"connection lost before the broker confirmed the commit ({error.reason}): {what}"
             raise ConnectionLostError("E_COMMIT_UNKNOWN", reason) from None
-        return not answer.get("duplicate")
+        return answer
 
     async def rollback(self, session: int) -> None:
         await self.ready()

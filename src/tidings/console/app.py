@@ -1,4 +1,4 @@
-"""The console as a web application: pages, log-in, and the server that shows them."""
+"""The console as a web application: pages, login, and the server that shows them."""
 
 import asyncio
 import json
@@ -93,7 +93,7 @@ def _add_page(pane: Pane, sessions: Sessions) -> None:
 
 
 def serve(options: ConsoleOptions, ready: Callable[[int], None]) -> None:
-    """Until SIGTERM or SIGINT; `ready` is told the port once pages are served."""
+    """Until SIGTERM or SIGINT; `ready` gets the port once pages are served."""
     hosts = frozenset(options.names) | (LOOPBACK if options.host in LOOPBACK else frozenset())
     app = make_app(sources_of(options.urls), options.login, hosts, options.metrics)
     config = uvicorn.Config(

@@ -12,7 +12,7 @@ from tidings.errors import ConfigError, UsageError
 
 
 class Certificate:
-    """`key` empty: it is in the certificate's file. A UsageError if they will not do."""
+    """`key` empty: it is in the certificate's file. Raises UsageError if they are invalid."""
 
     def __init__(self, file: str, key: str = "") -> None:
         self.file, self._key = file, key
@@ -21,7 +21,7 @@ class Certificate:
         self.context.sni_callback = self._hand_on
 
     def renew(self, file: str = "", key: str = "") -> None:
-        """Read the files again, or others; who comes from now on sees what is in them."""
+        """Read the files again, or others; new connections use their contents."""
         if not file:
             file, key = self.file, self._key
         self._newest = _context(file, key)

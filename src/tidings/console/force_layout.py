@@ -1,4 +1,4 @@
-"""Where brokers stand on the map: springs along links, everybody keeps away from everybody else, a fixed start.
+"""Places brokers on the map: springs along links, repulsion between all brokers, a fixed start.
 
 The same network always gives the same picture, and one that is drawn already is not computed again.
 

@@ -7,7 +7,7 @@ True
 25.0
 >>> growth.rate("a", 150, 3.1)  # too soon after the last look: as before
 25.0
->>> growth.rate("a", 5, 5.0)  # counted anew
+>>> growth.rate("a", 5, 5.0)  # the counter restarted
 0.0
 """
 
@@ -39,6 +39,6 @@ class Growth:
         return self._seen[key].rate
 
     def _forget(self, now: float) -> None:
-        """What nobody looks at any more."""
+        """Drops keys that are no longer read."""
         if len(self._seen) >= KEYS_MAX:
             self._seen = {key: seen for key, seen in self._seen.items() if now - seen.at < KEPT_SECONDS}

@@ -1,4 +1,4 @@
-"""What surrounds every pane: header, navigation, the theme, and how many brokers answer."""
+"""The frame of every pane: header, navigation, theme, and the number of brokers that answer."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

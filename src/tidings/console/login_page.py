@@ -1,4 +1,4 @@
-"""Log-in and log-out: two plain pages without scripts. The cookie is out of reach for scripts and other sites."""
+"""Login and logout: two plain pages without scripts. The cookie is out of reach for scripts and other sites."""
 
 from html import escape
 from urllib.parse import parse_qs
@@ -51,7 +51,7 @@ def add_login(app: FastAPI, sessions: Sessions) -> None:
         async for piece in request.stream():
             body += piece
             if len(body) > FORM_BYTES_MAX:
-                return _page("/", error="this is too long for a log-in")
+                return _page("/", error="user name or password is too long")
         form = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
         user, to = form.get("user", ""), form.get("next", "/")
         address = request.client.host if request.client else ""

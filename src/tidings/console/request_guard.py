@@ -1,4 +1,4 @@
-"""What every request passes before anything looks at it: right host, right origin, a session; headers on the way out.
+"""Checks host, origin and session of every request before it is handled, and adds security headers to answers.
 
 Panes act over a websocket, which browsers open across origins without asking: so its Origin must be the console's own,
 as that of every request which says one. The Host is checked so that a name that somebody points at 127.0.0.1 reaches
@@ -33,7 +33,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequestGuard:
-    """`hosts`: names under which the console may be called; empty: all. `open`: further paths without log-in."""
+    """`hosts`: names under which the console may be called; empty: all. `open`: further paths without login."""
 
     def __init__(
         self, app: App, sessions: Sessions, hosts: frozenset[str] = frozenset(), open: tuple[str, ...] = ()

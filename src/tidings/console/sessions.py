@@ -1,6 +1,6 @@
-"""Who is logged in to the console. The brokers decide: the console logs in to them as the user, and keeps no users.
+"""Sessions of the console. The brokers authenticate: the console logs in to them as the user, and keeps no users.
 
-Brokers without users need no log-in: then everybody who reaches the console shares one session. Which of the two it is
+Brokers without users require no login: then everybody who reaches the console shares one session. Which case applies
 shows when the console first connects, and once more whenever a broker turns that session away.
 """
 
@@ -37,7 +37,7 @@ class Sessions:
         self._login = login  # TLS, and perhaps a user for everybody
         self._by_token: dict[str, ConsoleSession] = {}
         self._shared: ConsoleSession | None = None
-        self._closed = False  # the brokers want to know who comes
+        self._closed = False  # the brokers require a login
         self._opening = asyncio.Lock()
         self._throttle = Throttle(failures_max=4)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +72,7 @@ class Sessions:
         now = time.monotonic()
         wait = self._throttle.wait_seconds(now, user, address)
         if wait > 0:
-            raise SecurityError("E_LOGIN_THROTTLED", f"too many failed log-ins; try again in {max(1, round(wait))} s")
+            raise SecurityError("E_LOGIN_THROTTLED", f"too many failed logins; try again in {max(1, round(wait))} s")
         self._forget_idle(now)
         watch = BrokerWatch(self._make_sources(BrokerLogin(user, password, self._login.tls)))
         await watch.look()
@@ -90,7 +90,7 @@ class Sessions:
         return token
 
     def shares(self, session: ConsoleSession) -> bool:
-        """Whether it is everybody's: there is nothing to log out of."""
+        """True if the session is shared by everybody, so that nobody can log out of it."""
         return session is self._shared
 
     def log_out(self, token: str) -> None:

@@ -1,4 +1,4 @@
-"""Where the console learns things: one broker, by its native protocol, as the user who is logged in."""
+"""A source of data for the console: one broker, by its native protocol, as the logged-in user."""
 
 import asyncio
 import ssl
@@ -31,7 +31,7 @@ class Source(Protocol):
 
     @property
     def refused(self) -> TidingsError | None:
-        """Why the broker does not let this user in: there is no use in asking again."""
+        """The reason for which the broker refuses this user; asking again is useless."""
 
     async def inspect(
         self, part: str = "overview", *, offset: int = 0, count: int = 0, containing: str = ""
@@ -79,7 +79,7 @@ class BrokerSource:
         async with self._opening:
             if self._client is not None and self._client.connected:
                 return self._client
-            if self._refused is not None:  # each further try would count as a failed log-in
+            if self._refused is not None:  # each further try would count as a failed login
                 raise self._refused
             if self._failure is not None and time.monotonic() - self._failed_at < RETRY_SECONDS:
                 raise self._failure

@@ -1,4 +1,4 @@
-"""What the console knows of a network at one moment, from what its brokers said; rates come from two such moments.
+"""A network as reported by its brokers at one moment; rates come from two such moments.
 
 >>> before = {"steady_seconds": 1.0, "cpu_seconds": 1.0, "plane": {"received": 100, "delivered": 0, "unmatched": 0}}
 >>> after = {"steady_seconds": 2.0, "cpu_seconds": 1.5, "plane": {"received": 350, "delivered": 0, "unmatched": 50}}
@@ -48,7 +48,7 @@ class BrokerRates:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What became of asking one broker: its overview and the one before, or why there is none."""
+    """The result of asking one broker: its overview and the previous one, or the reason for none."""
 
     url: str
     now: Overview | None = None
@@ -114,13 +114,13 @@ class NetworkSnapshot:
         return found.name if found is not None else f"broker {place % PLACES}"
 
     def base(self, url: str) -> int:
-        """What the broker at an address calls by a number is at this place and so much."""
+        """Maps a number used by the broker at an address to a place on the map."""
         return self.watched[url].base if url in self.watched else 0
 
 
 def rates_between(before: Overview, after: Overview) -> BrokerRates:
     seconds = _seconds_between(before, after)
-    if seconds <= 0 or after["cpu_seconds"] < before["cpu_seconds"]:  # it was started anew
+    if seconds <= 0 or after["cpu_seconds"] < before["cpu_seconds"]:  # it was restarted
         return BrokerRates()
     grown = [max(0, now - then) / seconds for then, now in zip(_counted(before), _counted(after), strict=True)]
     received, delivered, unmatched, dropped = grown
@@ -172,7 +172,7 @@ class _Network:
 
 
 def _base(url: str, latest: Overview, networks: list[_Network]) -> int:
-    """Where the places of a broker's network begin. Networks of one name are told apart if they share a number."""
+    """The first place of a broker's network. Networks of one name are distinguished if they share a number."""
     number, run = latest["broker"]["id"], latest["broker"].get("run", url)
     network = latest.get("network")
     name = f"network {network.get('network', '')}" if network else f"alone {run}"
@@ -190,7 +190,7 @@ def _watched(one: Said, latest: Overview, base: int) -> BrokerSnapshot:
 
 
 def _name(broker: Mapping[str, Any]) -> str:
-    """The name it was given; brokers that were given none are told apart by their numbers."""
+    """The name it was given; brokers without a name are distinguished by their numbers."""
     return str(broker["name"]) if broker["name"] != "tidings" else f"broker {broker['id']}"
 
 
@@ -244,12 +244,12 @@ def _ends(one: int, other: int) -> tuple[int, int]:
 
 
 def _rate(now: Mapping[str, Any], before: Mapping[str, Any], name: str, seconds: float) -> float:
-    """Never negative: a link that came up anew counts from zero."""
+    """Never negative: a link that was re-established counts from zero."""
     return float(max(0, now.get(name, 0) - before.get(name, 0)) / seconds) if seconds > 0 else 0.0
 
 
 def _both(one: LinkSnapshot, other: LinkSnapshot) -> LinkSnapshot:
-    """What the two ends of a link say, together: each sees all bytes, and its own queue."""
+    """Combines the reports of both ends of a link: each sees all bytes, and its own queue."""
     return LinkSnapshot(
         one.a,
         one.b,

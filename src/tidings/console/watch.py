@@ -43,7 +43,7 @@ class BrokerWatch:
 
     @property
     def refused(self) -> TidingsError | None:
-        """Why no broker lets this user in, if that is so."""
+        """The reason for which every broker refuses this user, if so."""
         errors = [source.refused for source in self.sources]
         return errors[0] if errors and all(errors) else None
 

@@ -145,6 +145,8 @@ class Mailbox:
         self.tried: list[tuple[int, Tries]] = []
         self.unsure_seq = 0  # up to here a crash has left it open whether messages were seen
         self._message_cache = message_cache
+        self._marked: set[int] = set()  # the store counts one delivery more: it counts if the broker crashes now
+        self._oldest: set[int] = set()  # of what each consumer had when `mark_oldest` was last called
         self._tries: dict[int, Tries] = {}  # only of messages given out at least once before
         self._newest = 0  # of all offered: what had to be written first may come later than its number says
         self._next_tag = 1
@@ -258,8 +260,39 @@ class Mailbox:
     def _note(self, place: BacklogPosition, *, counted: int = 0, spared: int = 0) -> Tries:
         before = self._tries.get(place.seq, NEW)
         tries = self._tries[place.seq] = Tries(before.counted + counted, before.spared + spared)
+        self._marked.discard(place.seq)
         self.tried.append((place.seq, tries))
         return tries
+
+    def mark_oldest(self) -> list[tuple[int, Tries]]:
+        """About once a second: what the store must count so that a crash counts as the loss of each consumer would,
+        as a delivery of the oldest message it has; of messages that it had a second ago, too."""
+        oldest = {next(iter(one.unacknowledged.values())).seq for one in self.consumers if one.unacknowledged}
+        still, self._oldest = oldest & self._oldest, oldest
+        new, over = sorted(still - self._marked), sorted(self._marked - oldest)
+        self._marked = (self._marked & oldest) | still
+        return [(seq, self._next_try(seq)) for seq in new] + [(seq, self._tries.get(seq, NEW)) for seq in over]
+
+    def mark_first(self) -> list[tuple[int, Tries]]:
+        """The same for the message that is given out next, if a crash may have come of it before: a consumer that
+        attaches gets it once that is on disk."""
+        first = self.backlog.first()
+        if first is None or first.seq > self.unsure_seq or first.seq in self._marked:
+            return []
+        self._marked.add(first.seq)
+        return [(first.seq, self._next_try(first.seq))]
+
+    def _next_try(self, seq: int) -> Tries:
+        before = self._tries.get(seq, NEW)
+        return Tries(before.counted + 1, before.spared)
+
+    def offer_stored(self, place: BacklogPosition, tries: Tries) -> bool:
+        """A message that the store has; True: it was delivered too often, and is with nobody now."""
+        self.offer(place, tries=tries)
+        if tries.counted < self.deliveries_max:
+            return False
+        self.backlog.remove(place)
+        return True
 
     @property
     def unsure(self) -> bool:
@@ -290,6 +323,7 @@ class Mailbox:
         """This mailbox is done with the message."""
         self.messages -= 1
         self._tries.pop(seq, None)
+        self._marked.discard(seq)
         for consumer in self.consumers:
             consumer.avoids.discard(seq)
         if not self.durable and (held := self._message_cache.get(seq)) is not None:

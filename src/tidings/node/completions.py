@@ -19,6 +19,7 @@ from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.mailbox import NEW, Mailbox, Tries
 from tidings.delivery.retained import RetainedMailbox
 from tidings.errors import TidingsError
+from tidings.node.clients.idempotent_commit import LastCommit
 from tidings.node.clients.session import Connection, MailboxSubscription, OpenTransaction
 from tidings.node.requests import Commit, Done
 from tidings.overlay.effects import Router
@@ -129,7 +130,7 @@ class CommitTransaction:
     transaction: OpenTransaction
     publications: tuple[PublicationStored, ...]
     key: str  # of `Once`; empty: none
-    before: int  # its number before this commit
+    before: LastCommit  # its number before this commit
 
 
 # --- requests of clients ------------------------------------------------------------------------------------------

@@ -139,6 +139,7 @@ class Commit:
     session: int
     key: str = ""
     number: int = 0
+    digest: str = ""  # stored with the number
     drops_late: bool = False  # what is for temporary queues that are gone is dropped, and no reason to fail
     or_leaves: bool = False  # if it fails the connection ends: nothing is given to it any more
 

@@ -100,6 +100,7 @@ class Brokers:
         service: Callable[[Any], float] | None = None,
         tracking: TrackingSettings | None = None,
         sizes: Mapping[int, Sizes] | None = None,
+        later: Mapping[int, NetworkSettings] | None = None,  # of hosts that were reconfigured (faults.Reconfigure)
     ) -> None:
         self.graph = graph
         self.calendar = Calendar()
@@ -119,7 +120,8 @@ class Brokers:
                 host = self.hosts[router]
                 wall_ms = EPOCH_MS + self.calendar.now + skew_ms + host.ahead_ms  # as a real process takes it
                 rng = Random(f"{seed} {router} {life}")
-                return SimBroker(one, host, int(wall_ms) + life, rng, (sizes or {}).get(router))
+                now = later[router] if later is not None and host.reconfigured else one
+                return SimBroker(now, host, int(wall_ms) + life, rng, (sizes or {}).get(router))
 
             self.driver.add(str(router), router, make, skew_ms)
         for router in settings:

@@ -112,7 +112,14 @@ class FullDisk:
     full: bool
 
 
-HostFault: TypeAlias = SetClock | SlowDisk | FullDisk
+@dataclass(frozen=True, slots=True)
+class Reconfigure:
+    """Another configuration is written to the host; the broker reads it at its next start."""
+
+    node: int
+
+
+HostFault: TypeAlias = SetClock | SlowDisk | FullDisk | Reconfigure
 Fault: TypeAlias = (
     CutLink
     | CutOneWay
@@ -161,8 +168,8 @@ def inflict(driver: Driver, fault: Fault, hosts: Mapping[int, Host] | None = Non
             network.clog(a, b)
         case Unclog(a, b):
             network.release(a, b)
-        case SetClock() | SlowDisk() | FullDisk():
-            assert hosts is not None, "these hosts have neither disk nor clock"
+        case SetClock() | SlowDisk() | FullDisk() | Reconfigure():
+            assert hosts is not None, "these hosts have no disk, clock or configuration"
             _inflict_on_host(hosts[fault.node], fault)
         case _:
             assert_never(fault)
@@ -176,6 +183,8 @@ def _inflict_on_host(host: Host, fault: HostFault) -> None:
             host.write_ms = write_ms
         case FullDisk(_, full):
             host.full = full
+        case Reconfigure():
+            host.reconfigured = True
         case _:
             assert_never(fault)
 
@@ -226,6 +235,15 @@ def _random_host_fault(a: int, b: int, node: int, rng: Random, step_ms: float) -
         (FullDisk(node, True), FullDisk(node, False)),
     ]
     return rng.choices(choices, (4, 1, 3, 2))[0]
+
+
+def rolling_change(nodes: Sequence[int], rng: Random, until_ms: float, share: float) -> list[tuple[float, Fault]]:
+    """Restarts one broker after the other, in any order, each with another configuration; only a share of them."""
+    chosen = rng.sample(list(nodes), max(1, round(share * len(nodes))))
+    plan: list[tuple[float, Fault]] = []
+    for at, node in zip(sorted(rng.uniform(0, until_ms) for _ in chosen), chosen, strict=True):
+        plan += [(at, Reconfigure(node)), (at, Crash(node)), (at + rng.uniform(0, 400), Restart(node))]
+    return plan
 
 
 def combined_faults(graph: Graph, rng: Random, until_ms: float) -> list[tuple[float, Fault]]:

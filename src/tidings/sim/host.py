@@ -43,6 +43,7 @@ class Host:
     witness: Callable[[Sequence[Record]], None] = nobody  # told what is on the disk before the broker is
     written: Callable[[Sequence[Record]], None] = nobody  # the same, for whoever keeps books of it
     ahead_ms: float = 0.0  # how far the wall clock was set since the simulation began
+    reconfigured: bool = False  # the broker finds another configuration at its next start
 
     def write(self, records: Sequence[Record]) -> StoreError | None:
         """The same, judged: a batch of which the broker hears that it is written is there as a whole, any other not at

@@ -22,7 +22,7 @@ from tidings.node.requests import Advertise, Request, Unadvertise
 from tidings.overlay import effects as fx
 from tidings.overlay.topology.graph import Graph
 from tidings.routing.bdrp import scheme as bdrp
-from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_change
+from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_advertisement
 from tidings.routing.bdrp.scheme import BdrpOptions
 from tidings.routing.control.flood import FloodOptions
 from tidings.routing.control.messages import FloodItem, Topic, Version
@@ -77,10 +77,20 @@ def test_brokers_without_the_key_forward_what_they_cannot_read(vectors: bool) ->
         assert not InterestEncoding(Encoding(key=wrong), vectors=vectors).rows(guess) & rows
 
 
-def test_brokers_with_another_key_are_not_linked() -> None:
+def test_brokers_with_another_key_get_everything_and_lose_nothing() -> None:
     brokers = line(encodings={2: InterestEncoding(Encoding(key=2))}, encoding=InterestEncoding(Encoding(key=1)))
+    subscribers = [brokers.subscribe(router, "x = 1") for router in (2, 3)]
     brokers.calendar.run(until=2000)
-    assert [one.network.links.peers() for one in brokers.running().values()] == [[], [], []]
+    assert [sorted(one.network.links.peers()) for one in brokers.running().values()] == [[2], [1, 3], [2]]
+    for x in (1, 2):
+        brokers.publish(1, {"x": x})
+        brokers.publish(2, {"x": x}, persistent=True)
+    brokers.calendar.run(until=3000)
+    brokers.collect()
+    assert [sum(one.got.values()) for one in subscribers if one is not None] == [2, 2]
+    first = brokers.broker(1)
+    assert first is not None
+    assert first.network.scheme.counts()["foreign"] == 1, "3 uses the key of 1, 2 another"
 
 
 def test_under_covering_publishers_wait_for_a_link_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,7 +436,8 @@ def test_what_someone_else_said_in_a_brokers_name_costs_no_message() -> None:
     assert inner is not None
     link = inner.network.links.link(1)
     assert link is not None
-    nothing = encode_change(Change(), InterestEncoding().row_bytes)
+    encoding = InterestEncoding()
+    nothing = encode_advertisement(Change(), encoding.form, encoding.row_bytes)
     later = inner.network.incarnation + 3_600_000
     stranger: Any = control_frame(FloodItem(Topic.PREDICATES, 3, Version(later, 1), 90_000, True, nothing))
     brokers.driver.call("2", lambda machine, now: machine.step(now, fx.Received(link.connection, stranger)))

@@ -17,7 +17,7 @@ from tidings.node.protocol_session import Inspect
 
 @dataclass(frozen=True, slots=True)
 class BrokerControl:
-    """What the process of the broker offers to administrators; `check` and `reload` return problems."""
+    """Controls of the broker process for administrators; `check` and `reload` return problems."""
 
     view: Callable[[], BrokerView]
     guard: Callable[[], Guard]

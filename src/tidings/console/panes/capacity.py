@@ -1,4 +1,4 @@
-"""What a broker can carry: the model it fits to itself beside what is measured, and what would be if."""
+"""Capacity of a broker: its fitted model beside measurements, and what-if questions."""
 
 import math
 from collections import deque
@@ -173,7 +173,7 @@ class LogSlider:
 
 
 def compared(broker: BrokerSnapshot, said: dict[str, Any]) -> list[dict[str, str]]:
-    """What the model says of the present load, and what was measured in the last second."""
+    """Compares the model's prediction for the present load with the measurements of the last second."""
     rate, service = broker.rates.received, said["service_seconds"]
     return [
         {

@@ -1,4 +1,4 @@
-"""Who is connected, and who does not keep up."""
+"""Connected clients, slow ones marked."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -219,14 +219,14 @@ class QueuesPane:
 
 
 def why_unseen(error: Exception, queue: str, dead_letters: str) -> str:
-    """Why a queue cannot be looked into; empty: it is that of the dead letters, and none has come yet."""
+    """The reason for which a queue cannot be browsed; empty: it is that of the dead letters, and none has come yet."""
     if not isinstance(error, TidingsError) or error.code != "E_QUEUE_UNKNOWN":
         return reason_of(error)
     return "" if queue == dead_letters else "There is no such queue."
 
 
 def message_facts(message: Message) -> dict[str, object]:
-    """What is worth reading of a message besides its body."""
+    """Formats the header fields and properties of a message."""
     properties = dict(islice(message.properties.items(), 20))
     found: dict[str, object] = {"Destination": str(message.destination), "Id": str(message.id)}
     return found | {f"{name}": value for name, value in properties.items()}

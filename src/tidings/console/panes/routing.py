@@ -1,4 +1,4 @@
-"""How a broker reaches the others, and how much of their interests it knows."""
+"""Routes of a broker to the others, and the interests it knows of them."""
 
 from typing import Any
 

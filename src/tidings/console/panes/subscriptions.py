@@ -1,4 +1,4 @@
-"""Who has subscribed to what, with which selector, and how much of what comes in that matches."""
+"""Subscriptions with owner, destination, selector and matched messages."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where did this message go? The path lights up on the map, with what is recorded of every broker on it."""
+"""Traces a message: its path lights up on the map, with what is recorded of every broker on it."""
 
 from nicegui import ui
 

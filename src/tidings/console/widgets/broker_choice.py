@@ -1,4 +1,4 @@
-"""Which of several brokers a page is about.
+"""Selects the broker that a page shows.
 
 Every page has a choice of its own, which nothing but its own select changes: what somebody else chooses, or the same
 person in another tab, must not lead what is done here to another broker. The session only remembers the latest choice,

@@ -2,7 +2,7 @@
 
 A broker's colour is its share of a core. A link's is its share of the bandwidth that the configuration gives for it;
 of links without one it is only known how they compare, so they have shades of another colour, up to the busiest.
-What the browser gets changes only when a colour does: a map of a hundred brokers is not drawn anew every second.
+What the browser gets changes only when a colour does: a map of a hundred brokers is not redrawn every second.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ WAITING_BYTES = 64 << 10  # so much waits for a link only if it cannot keep up
 
 @dataclass(frozen=True, slots=True)
 class Lit:
-    """What is to stand out, by place: brokers with a note each, and links with their direction."""
+    """The highlighted parts, by place: brokers with a note each, and links with their direction."""
 
     brokers: Mapping[int, str] = field(default_factory=dict)
     links: tuple[tuple[int, int], ...] = ()  # from, to
@@ -60,7 +60,7 @@ class NetworkMap(Element, component="map.js"):
 
 
 class Legend:
-    """What the colours mean; of links only what there is."""
+    """A legend of the colours; of links only those in use."""
 
     def __init__(self) -> None:
         with ui.element("div").classes("t-legends"):

@@ -111,12 +111,12 @@ class PagedList:
         _offer(self._on, self._more_after)
 
     async def _page(self, source: Source, wanted: str) -> tuple[int, list[Row]]:
-        """How many there are in all, and those from `_offset`; not all 50 if they are too long for one answer."""
+        """Returns the total and the items from `_offset`; fewer than 50 if they are too long for one answer."""
         found = await source.inspect(self._part, offset=self._offset, count=PAGE, containing=wanted)
         return found["total"], found["items"]
 
     def _keyed(self, item: Row) -> Row:
-        """Subscriptions are told apart by two numbers, all others by one field."""
+        """Subscriptions are identified by two numbers, all others by one field."""
         if self._key in item:
             return item
         return {**item, self._key: f"{item['connection']}/{item['subscription']}"}

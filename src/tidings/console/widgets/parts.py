@@ -40,7 +40,7 @@ def problem(text: str) -> ui.label:
 
 
 def empty(text: str) -> ui.label:
-    """What to do so that there is something to be seen here."""
+    """A hint how to make data appear here."""
     return _text("p", text).classes("t-empty")
 
 
@@ -231,7 +231,7 @@ class ConfirmQuestion:
 
 
 def unseen(watch: BrokerWatch, url: str) -> str:
-    """Why a broker tells nothing, or nothing new; empty: it tells what it knows."""
+    """The reason for which a broker reports nothing, or nothing new; empty if it reports."""
     told = [(one.url, one.state, one.error) for one in watch.view.watched.values()]
     told += [(one.url, one.state, one.error) for one in watch.view.unreached]
     return next((why or state.value for of, state, why in told if of == url and state is not BrokerState.UP), "")

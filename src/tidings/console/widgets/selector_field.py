@@ -35,7 +35,7 @@ class SelectorInput:
         return str(self._input.value or "")
 
     def check(self) -> bool:
-        """Whether it is a selector; if not, the place is shown."""
+        """True if the text is a selector; otherwise the position of the error is shown."""
         try:
             Selector(self.text)
         except SelectorError as error:

@@ -1,9 +1,10 @@
 """Transactions: messages and acknowledgements are gathered until the commit, which does all of it or nothing."""
 
 from tidings.errors import LimitError, TidingsError, UsageError
+from tidings.model.values import Value
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.consumers import give_back
-from tidings.node.clients.idempotent_commit import IdempotentCommit
+from tidings.node.clients.idempotent_commit import DIGEST_MAX, IdempotentCommit
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.session import Connection, OpenTransaction
 from tidings.node.clients.subscriptions import Subscriptions
@@ -63,13 +64,16 @@ class OpenTransactions:
     def commit(self, now_ms: int, client: Connection, request: Commit) -> None:
         transaction = self._end(client, request.session)
         key = request.key and f"{client.principal.name}/{request.key}"  # everybody has keys of their own
-        before = self.once.number(key)
+        before = self.once.last(key)
         try:
             if transaction.failure is not None:
                 raise transaction.failure
+            if len(request.digest) > DIGEST_MAX:
+                raise UsageError("E_COMMIT_KEY", f"a digest must have at most {DIGEST_MAX} characters")
             if key and self.once.done(key, request.number):
                 self._roll_back(transaction)
-                self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
+                last: dict[str, Value] = {"duplicate": True, "number": before.number, "digest": before.digest}
+                self._outbox.answer(client.number, Done(request.receipt, last))
                 return
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
             place, late = self._service.mailboxes.for_message, request.drops_late
@@ -86,7 +90,8 @@ class OpenTransactions:
         for mailbox, places in transaction.acks:
             self._service.finished_if_written(mailbox, [place.seq for place in places])
         if key:
-            self._journal.message(self.once.begin(key, request.number, self._service.take_seq()), 0)
+            note = self.once.begin(key, request.number, self._service.take_seq(), request.digest)
+            self._journal.message(note, 0)
         self._journal.then(CommitTransaction(client, request, transaction, publications, key, before))
 
     def complete(self, commit: CommitTransaction, error: TidingsError | None) -> None:

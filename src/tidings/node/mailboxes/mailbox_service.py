@@ -56,20 +56,28 @@ class MailboxService:
             mailbox.unsure_seq = recovered.last_seq if perhaps else 0
             if len(waiting):
                 self.expiry.unknown(mailbox)
+            dead = []
             for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
                 number = recovered.counted.get((mailbox.number, seq))
                 tries = Tries.of(number) if number else PERHAPS_SEEN if perhaps else NEW
-                mailbox.offer(BacklogPosition(seq, priority), tries=tries)
+                place = BacklogPosition(seq, priority)
+                if mailbox.offer_stored(place, tries):
+                    dead.append(place)
+            self.dead_letters.bury(mailbox, dead, TOO_OFTEN)
         self._next_seq = recovered.last_seq + 1
 
     # --- consumers ------------------------------------------------------------------------------------------------
 
     def attach(self, mailbox: Mailbox, consumer: Consumer) -> None:
         """Of a durable mailbox the consumer gets nothing before it is on disk that somebody may have seen it, as it is
-        when there is another one."""
+        when there is another one. With that the message it gets first is counted, if the broker has crashed with it:
+        should it crash of it again, it does so no more than `deliveries_max` times."""
         if mailbox.durable and not any(one.active for one in mailbox.consumers):
             consumer.active = False
             self._journal.change(Attached(mailbox.number))
+            if consumer.accepts is None:
+                for seq, tries in mailbox.mark_first():
+                    self._journal.change(Counted(mailbox.number, seq, tries.number))
         mailbox.attach(consumer)
         self.attended[mailbox] = None
         self.touch(mailbox)
@@ -286,6 +294,10 @@ class MailboxService:
             self.late(mailbox, places)
         self.overflow.tick()
         self.mailboxes.forget_old_sinks()
+        for mailbox in self.attended:
+            if mailbox.durable:
+                for seq, tries in mailbox.mark_oldest():
+                    self._journal.later(Counted(mailbox.number, seq, tries.number))
         self._touched.update(self.attended)
 
     @property

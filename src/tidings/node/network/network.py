@@ -63,7 +63,7 @@ class Network:
         self._plane, self._rng = plane, rng
         self.clock = LinkClock()
         self._channels = LinkChannels(plane)
-        self._notes = NetworkNotes(settings.encoding.row_bytes)
+        self._notes = NetworkNotes(settings.encoding)
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self._arrange(incarnation)
         self.relay_inbox = RelayInbox(
@@ -107,7 +107,7 @@ class Network:
         if self.scheme_forwarding.events is not None:
             for chain in self._notes.recover_types(recovered.notes):
                 self.scheme_forwarding.events.own(chain)
-        for router, interests in noted_interests(recovered.notes, self.settings.encoding.row_bytes):
+        for router, interests in noted_interests(recovered.notes):
             for known in (interests, None):  # known, and not heard of for now
                 self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, router, True, known)))
 

@@ -7,7 +7,8 @@ Interests are written with the first batch that leaves after they changed, so a 
 interests that decided where it goes are on disk together; while no batch leaves, about once a second. A change is
 written beside the whole, as all changes since that: a batch costs what changed, not what is known. The whole is
 written again when the changes are more than a quarter of it. Changes begin with the checksum of the whole that they
-belong to: a journal that has fallen behind may write the two in different batches.
+belong to: a journal that has fallen behind may write the two in different batches. Both name the encoding that made
+the rows: after a restart with another one they count as asking for everything (routing/bdrp/scheme.py).
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +20,7 @@ from tidings.errors import CodecError
 from tidings.model.event_type import EventType
 from tidings.node.mailboxes.journal import Journal
 from tidings.overlay.effects import Router
-from tidings.routing.bdrp.interests import Change, decode_change, encode_change
+from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_advertisement, with_changes
 from tidings.routing.hermes.codec import decode_types, encode_types
 
 INTEREST_NOTE, CHANGES_NOTE, TYPE_NOTE, INCARNATION_NOTE = "interest", "interest-changes", "type", "incarnation"
@@ -51,10 +52,10 @@ class _NotedInterests:
 
 
 class NetworkNotes:
-    def __init__(self, row_bytes: int, changes_bytes_min: int = CHANGES_BYTES_MIN) -> None:
+    def __init__(self, encoding: InterestEncoding, changes_bytes_min: int = CHANGES_BYTES_MIN) -> None:
         self._changed: set[Router] = set()  # whose interests are not as they were last written down
         self._noted: dict[Router, _NotedInterests] = {}
-        self._row_bytes, self._changes_bytes_min = row_bytes, changes_bytes_min
+        self._form, self._row_bytes, self._changes_bytes_min = encoding.form, encoding.row_bytes, changes_bytes_min
         self._types: dict[str, Chain] = {}  # by name, as written down
 
     def recover_types(self, notes: Mapping[str, bytes]) -> Collection[Chain]:
@@ -88,19 +89,22 @@ class NetworkNotes:
         for router in changed:
             rows, noted = predicates.get(router), self._noted.get(router)
             if rows is not None and noted is not None:
-                payload = encode_change(Change(tuple(noted.added), tuple(noted.removed)), self._row_bytes)
+                payload = self._payload(noted.added, noted.removed)
                 if len(payload) <= max(self._changes_bytes_min, noted.whole_bytes // 4):
                     journal.later(Note(f"{CHANGES_NOTE}:{router}", noted.checksum + payload))
                     continue
             whole = b""
             if rows is not None:
-                whole = encode_change(Change(tuple(rows)), self._row_bytes)
+                whole = self._payload(rows)
                 self._noted[router] = _NotedInterests(len(whole), _checksum(whole))
             journal.later(Note(f"{INTEREST_NOTE}:{router}", whole))
             journal.later(Note(f"{CHANGES_NOTE}:{router}", b""))
 
+    def _payload(self, added: Collection[bytes], removed: Collection[bytes] = ()) -> bytes:
+        return encode_advertisement(Change(tuple(added), tuple(removed)), self._form, self._row_bytes)
 
-def noted_interests(notes: Mapping[str, bytes], row_bytes: int) -> Iterator[tuple[Router, bytes]]:
+
+def noted_interests(notes: Mapping[str, bytes]) -> Iterator[tuple[Router, bytes]]:
     """The router and the payload by which it would announce what is noted of it. A note that cannot be read is
     returned as it is, to be reported by the scheme."""
     changes = dict(_named(CHANGES_NOTE, notes))
@@ -108,12 +112,9 @@ def noted_interests(notes: Mapping[str, bytes], row_bytes: int) -> Iterator[tupl
         payload, change = whole, changes.get(router, b"")
         if change[:CHECKSUM_BYTES] == _checksum(whole):
             try:
-                before, since = (decode_change(part, row_bytes) for part in (whole, change[CHECKSUM_BYTES:]))
+                payload = with_changes(whole, change[CHECKSUM_BYTES:])
             except CodecError:
                 payload = change
-            else:
-                rows = set(before.added) - set(since.removed) | set(since.added)
-                payload = encode_change(Change(tuple(rows)), row_bytes)
         yield int(router), payload
 
 

@@ -1,7 +1,8 @@
-"""What two brokers say about their link: who they are, whether they fit together, that they are alive.
+"""Messages about the link between two brokers: greeting, welcome or refusal, goodbye, pings and credit.
 
-Both send a `Greeting` as soon as they are connected. Who finds the other's acceptable answers `Welcome`, who does
-not answers `Refuse` and hangs up; the link is up for a broker that has said and heard `Welcome`.
+Both send a `Greeting` as soon as they are connected. A broker that accepts the other's greeting answers `Welcome`,
+otherwise it answers `Refuse` and closes; the link is up for a broker that has sent and received `Welcome`. Parameters
+of the encoding may differ while they are being changed (routing/bdrp/scheme.py); all others must be equal.
 
 >>> me = Greeting("net", 1, incarnation=7, dial=1)
 >>> check(me, Greeting("net", 2, incarnation=1)) is None
@@ -16,6 +17,7 @@ from tidings.overlay.effects import ControlMessage, Router
 
 LINK_VERSION = 1
 ANY = "*"  # the value of a parameter that this broker does not know and does without
+MAY_DIFFER = frozenset({"encoding", "encoding key", "grade"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Greeting(ControlMessage):
     incarnation: int  # grows with each start of this broker
     dial: int = 0  # which attempt of the dialling side this is, from 1; 0 from the side that was dialled
     version: int = LINK_VERSION
-    parameters: tuple[tuple[str, str], ...] = ()  # what must be the same in the whole network, sorted by name
+    parameters: tuple[tuple[str, str], ...] = ()  # sorted by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +58,25 @@ class Pong(ControlMessage):
 
 @dataclass(frozen=True, slots=True)
 class LinkCredit(ControlMessage):
-    """So many bytes of what you sent have left my hands: you may send as many again."""
+    """The receiver has dealt with this many bytes; the sender may send as many more."""
 
     bytes_done: int
 
 
 def check(mine: Greeting, theirs: Greeting, expected: Router | None = None) -> Refuse | None:
-    """Why there can be no link with this peer; None if there can."""
+    """Returns the reason why there can be no link with this peer, or None."""
     if theirs.version != mine.version:
         return Refuse("E_LINK_VERSION", f"link version {theirs.version}; this broker speaks {mine.version}")
     if theirs.network != mine.network:
         return Refuse("E_LINK_NETWORK", f"network {theirs.network!r}; this broker belongs to {mine.network!r}")
     if theirs.router == mine.router:
-        return Refuse("E_LINK_SELF", f"broker {mine.router} linked to itself, or its number was given twice")
+        return Refuse("E_LINK_SELF", f"broker {mine.router} linked to itself, or two brokers have this id")
     if expected is not None and theirs.router != expected:
         return Refuse("E_LINK_IDENTITY", f"broker {theirs.router} answered where {expected} was expected")
     if (theirs.dial == 0) == (mine.dial == 0):
         return Refuse("E_LINK_PROTOCOL", "exactly one side of a link has dialled")
     ours, others = dict(mine.parameters), dict(theirs.parameters)
-    for name in sorted(ours.keys() | others.keys()):
+    for name in sorted((ours.keys() | others.keys()) - MAY_DIFFER):
         if ours.get(name) != others.get(name) and ANY not in (ours.get(name), others.get(name)):
             return Refuse(
                 "E_LINK_PARAMETER",

@@ -12,6 +12,8 @@ or IS NULL: what does not fit its column is null to Spark, but not to the broker
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import types as t
@@ -33,6 +35,8 @@ from tidings.errors import SelectorError
 from tidings.model.selector import Selector
 from tidings.pipeline.source.rows import FIXED
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_OFFSET = 2**63 - 1
 EXACT_MAX = 2**53  # up to here whole numbers and doubles compare alike, whichever is turned into the other
 _COMPARISONS: dict[type[Filter], str] = {
     EqualTo: "=",
@@ -44,19 +48,37 @@ _COMPARISONS: dict[type[Filter], str] = {
 _LIKES: dict[type[Filter], str] = {StringStartsWith: "{}%", StringEndsWith: "%{}", StringContains: "%{}%"}
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetBounds:
+    """Offsets above one and up to another."""
+
+    above: int = 0
+    up_to: int = _NO_OFFSET
+
+
+def bounds_of(filters: Sequence[Filter]) -> OffsetBounds:
+    """The range of offsets that filters of the column `offset` leave.
+
+    >>> bounds_of([GreaterThan(("offset",), 5), LessThan(("offset",), 9)])
+    OffsetBounds(above=5, up_to=8)
+    """
+    above, up_to = 0, _NO_OFFSET
+    for one in filters:
+        value = getattr(one, "value", None)
+        if getattr(one, "attribute", None) != ("offset",) or type(value) is not int:
+            continue
+        if isinstance(one, GreaterThan | GreaterThanOrEqual | EqualTo):
+            above = max(above, value - (not isinstance(one, GreaterThan)))
+        if isinstance(one, LessThan | LessThanOrEqual | EqualTo):
+            up_to = min(up_to, value - isinstance(one, LessThan))
+    return OffsetBounds(above, max(up_to, 0))
+
+
 def selector_of(filters: Sequence[Filter], columns: Mapping[str, t.DataType]) -> str:
     """All of them that a broker can check, joined by AND; empty: none."""
     texts = [(_text(one, columns), one) for one in filters]
-    return " AND ".join(text for text, one in texts if text and _speaks_of(text, one.attribute[0]))  # type: ignore[attr-defined]
-
-
-def joined(*selectors: str) -> str:
-    """
-    >>> joined("a = 1 OR b = 2", "", "c > 3")
-    '(a = 1 OR b = 2) AND (c > 3)'
-    """
-    some = [one for one in selectors if one.strip()]
-    return some[0] if len(some) == 1 else " AND ".join(f"({one})" for one in some)
+    own = [text for text, one in texts if text and _speaks_of(text, one.attribute[0])]  # type: ignore[attr-defined]
+    return " AND ".join([*own, *filter(None, map(_time, filters))])
 
 
 def _text(one: Filter, columns: Mapping[str, t.DataType]) -> str:
@@ -79,6 +101,34 @@ def _text(one: Filter, columns: Mapping[str, t.DataType]) -> str:
         ordered = not isinstance(one, EqualTo) and isinstance(kind, t.StringType | t.BooleanType)
         return f"{name} {_COMPARISONS[type(one)]} {literal}" if literal and not ordered else ""
     return ""
+
+
+def _time(one: Filter) -> str:
+    """A comparison of the column `ts` as one of the time in the message's id, which is in whole milliseconds.
+
+    >>> _time(GreaterThan(("ts",), _EPOCH + timedelta(microseconds=1500)))
+    'JMSTimestamp > 1'
+    >>> _time(LessThan(("ts",), _EPOCH + timedelta(microseconds=1500)))
+    'JMSTimestamp < 2'
+    """
+    value = getattr(one, "value", None)
+    if getattr(one, "attribute", None) != ("ts",) or not isinstance(value, datetime) or value.tzinfo is None:
+        return ""
+    floor, rest = divmod(value - _EPOCH, timedelta(milliseconds=1))
+    ceiling = floor + bool(rest)
+    match one:
+        case GreaterThan():
+            return f"JMSTimestamp > {floor}"
+        case GreaterThanOrEqual():
+            return f"JMSTimestamp >= {ceiling}"
+        case LessThan():
+            return f"JMSTimestamp < {ceiling}"
+        case LessThanOrEqual():
+            return f"JMSTimestamp <= {floor}"
+        case EqualTo():
+            return f"JMSTimestamp >= {ceiling} AND JMSTimestamp <= {floor}"
+        case _:
+            return ""
 
 
 def _literal(value: Any, kind: t.DataType) -> str:

@@ -1,7 +1,8 @@
 """Reading what a broker retains: a range of offsets, cut into partitions; in a stream, one range after another.
 
-A stream's place is an offset, which Spark keeps in its checkpoint. A micro-batch that is repeated reads the same
-offsets again and finds the same messages, because the broker forgets nothing before the batch is committed.
+A stream's position is an offset, which Spark keeps in the checkpoint of each query: queries do not affect each other.
+Reading deletes nothing, unless the option `release` is set. A micro-batch that is repeated reads the same offsets again
+and finds the same messages, because the broker keeps them as long as the limits of the subscription say.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,8 @@ from tidings.client import sync
 from tidings.client.retained import PAGE
 from tidings.errors import RemoteError, UsageError
 from tidings.model.message import Message
-from tidings.pipeline.source.filters import joined, selector_of
-from tidings.pipeline.source.options import ReadOptions
+from tidings.pipeline.source.filters import OffsetBounds, bounds_of, selector_of
+from tidings.pipeline.source.options import ReadOptions, joined
 from tidings.pipeline.source.rows import RowMaker
 
 ROWS_PER_BATCH = 4096
@@ -36,6 +37,7 @@ class OffsetRange(InputPartition):
 class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options, self.schema = options, schema
+        self._bounds = OffsetBounds()
         RowMaker(schema)  # columns that cannot be are refused here, not on a worker
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -43,9 +45,12 @@ class BatchReader(DataSourceReader):
             kept = prepared(client, self.options)
             first, last = kept.range()
             start, end = self.options.start, min(self.options.end or last, last)
+            if self.options.from_latest:
+                start = last
             if self.options.fail_on_loss and 0 < start < min(first, end):  # from 0: all there are
                 raise loss(f"offsets {start + 1} to {min(first, end)} of {self.options.subscription!r} are gone")
-            return ranges(beginning(kept, max(start, first)), end, self.options.partitions)
+            low, high = max(start, first, self._bounds.above), min(end, self._bounds.up_to)
+            return ranges(beginning(kept, low), high, self.options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
@@ -58,6 +63,7 @@ class PushingReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
         columns = {one.name: one.dataType for one in self.schema.fields}
         self.options = replace(self.options, selector=joined(self.options.selector, selector_of(filters, columns)))
+        self._bounds = bounds_of(filters)
         return filters
 
 
@@ -74,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         kept = self._kept()
+        if self.options.from_latest:
+            return {"offset": kept.range()[1]}
         return {"offset": beginning(kept, max(self.options.start, kept.range()[0]))}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -96,6 +104,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 break
             wanted, at = wanted - PAGE, page.next
         return {"offset": at}
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The last offset there is, for the query's progress: the lag is its distance from `endOffset` there."""
+        return {"offset": self._kept().range()[1]}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         count = self.options.batch_messages

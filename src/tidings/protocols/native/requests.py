@@ -81,6 +81,7 @@ def encode_request(request: Request) -> bytes:
 def _commit(asked: Commit) -> bytes:
     _only_stomp(asked.drops_late or asked.or_leaves, asked)
     fields: dict[str, Value] = {"receipt": asked.receipt, "key": asked.key, "number": asked.number}
+    fields |= {"digest": asked.digest} if asked.digest else {}
     return control(FrameType.COMMIT, fields, session=asked.session)
 
 

@@ -226,7 +226,8 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
         case FrameType.BEGIN:
             return Begin(receipt, session)
         case FrameType.COMMIT:
-            return Commit(receipt, session, field(fields, "key", str), unsigned(fields, "number", 63))
+            number, digest = unsigned(fields, "number", 63), field(fields, "digest", str)
+            return Commit(receipt, session, field(fields, "key", str), number, digest)
         case FrameType.RETAIN:
             return _retain(fields, receipt)
         case FrameType.READ:

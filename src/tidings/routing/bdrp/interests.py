@@ -1,8 +1,12 @@
-"""Encoded interests: what a router tells the others of its subscriptions, as rows, and rows as bytes.
+"""Encoded interests: the rows that a router advertises for its subscriptions, and rows as bytes.
 
 A *row* is one encoded conjunction, in one of two forms that a network chooses between: a vector of M bits, as in the
 paper, or the elements themselves, ascending, 8 bytes each. Both are just bytes here; only the matrix in the kernel
 looks inside. What is advertised is aggregated: no row that another one of the same router makes needless.
+
+Rows mean something only under the encoding that made them. Each advertisement therefore starts with the *form* of its
+encoding, a fingerprint of all its parameters and of the key. A router that uses another form cannot judge the rows; it
+treats their router as one that asks for everything until it advertises again (scheme.py).
 
 >>> from tidings.model.constraint import Constraint, Op
 >>> interests = LocalInterests(InterestEncoding(Encoding(bits=64, hashes=2), vectors=True))
@@ -11,7 +15,8 @@ looks inside. What is advertised is aggregated: no row that another one of the s
 >>> len(interests.rows())  # the second asks for less: the first adds nothing
 1
 >>> change = Change(added=tuple(interests.rows()))
->>> decode_change(encode_change(change, 8), 8) == change
+>>> form, row_bytes = interests.encoding.form, interests.encoding.row_bytes
+>>> decode_advertisement(encode_advertisement(change, form, row_bytes)) == (form, change)
 True
 """
 
@@ -23,20 +28,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tidings.errors import CodecError
+from tidings.kernel.matrix import BITS_MAX
 from tidings.kernel.reference_matrix import minimal_vectors
 from tidings.matching.encoding import SET_ELEMENTS_MAX, Encoding, minimal_sets
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
-from tidings.model.reader import Reader, put_varint
+from tidings.model.reader import Reader, put_varint, varint
 from tidings.overlay.link.greeting import ANY
 from tidings.routing.bdrp.antichain import Antichain
 
 ELEMENT_BYTES = 8
+FORM_BYTES = 8
+CATEGORIES_VERSION = 1  # of categories.py, graded.py and the hashes: another one makes other rows
 
 
 @dataclass(frozen=True, slots=True)
 class InterestEncoding:
-    """How interests become rows; the same in the whole network."""
+    """The rule that makes rows of interests; the same in the whole network, except while it is being changed."""
 
     encoding: Encoding = field(default_factory=Encoding)
     vectors: bool = True  # rows are vectors of M bits; otherwise sets of elements
@@ -53,10 +62,18 @@ class InterestEncoding:
         return type(self.encoding.grade).__name__ != "PlainGrade"
 
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """What two brokers must agree on before they can be linked. The key is compared, never shown."""
+        """The parameters that make rows comparable, for greetings. The key is compared, never shown."""
         form = f"vectors of {self.encoding.bits} bits, {self.encoding.hashes} hashes" if self.vectors else "elements"
         proof = ANY if self.keyless else self.key_proof or key_proof(self.encoding.key.to_bytes(8, "little"))
         return (("encoding", form), ("encoding key", proof), ("grade", "graded" if self.graded else "plain"))
+
+    @property
+    def form(self) -> bytes:
+        """A fingerprint of everything that rows depend on; all zeros without the key, since no rows are made then."""
+        if self.keyless:
+            return bytes(FORM_BYTES)
+        text = repr((CATEGORIES_VERSION, self.parameters()))
+        return hashlib.sha256(text.encode()).digest()[:FORM_BYTES]
 
     def rows(self, predicate: Predicate) -> set[bytes]:
         if self.keyless:
@@ -66,17 +83,17 @@ class InterestEncoding:
         return self.from_sets(self.encoding.predicate_elements(predicate))
 
     def everything(self) -> set[bytes]:
-        """The row that every message has all of."""
+        """The row that every message contains."""
         return {bytes(self.row_bytes)}
 
     def minimal(self, rows: set[bytes]) -> set[bytes]:
-        """Without those that another makes needless."""
+        """The rows without those that another makes needless."""
         if self.vectors:
             return self.from_vectors(minimal_vectors({int.from_bytes(row, "little") for row in rows}))
         return self.from_sets(minimal_sets({frozenset(elements(row)) for row in rows}))
 
     def members(self, row: bytes) -> frozenset[int]:
-        """What a row asks for: elements, or the bits of its vector that are set."""
+        """The elements of a row, or the bits of its vector that are set."""
         if not self.vectors:
             return frozenset(elements(row))
         vector = int.from_bytes(row, "little")
@@ -91,8 +108,10 @@ class InterestEncoding:
 
 
 def key_proof(key: bytes, secret: bytes = b"") -> str:
-    """Equal for equal keys in a network with this secret. Guesses of the key can be compared with it only by who knows
-    the secret, since a greeting is heard by everybody who connects."""
+    """A fingerprint that is equal for equal keys in a network with this secret.
+
+    Every peer that connects receives a greeting, so testing guesses of the key must need the secret.
+    """
     fingerprint = hmac.digest(key, b"tidings encoding key", hashlib.sha256)
     return hmac.digest(secret, fingerprint, hashlib.sha256)[:8].hex()
 
@@ -102,7 +121,7 @@ def elements(row: bytes) -> list[int]:
 
 
 class LocalInterests:
-    """LOCAL-PREDICATES, counted: many subscriptions ask for the same."""
+    """LOCAL-PREDICATES with reference counts, since many subscriptions have equal predicates."""
 
     def __init__(self, encoding: InterestEncoding) -> None:
         self.encoding = encoding
@@ -130,7 +149,7 @@ class LocalInterests:
 
 
 def _of_queues(conjunction: Iterable[object]) -> bool:
-    """A queue belongs to one broker: nobody else need know who waits for it."""
+    """A queue belongs to one broker; others need not know its consumers."""
     return any(getattr(constraint, "name", "") == QUEUE_ATTRIBUTE for constraint in conjunction)
 
 
@@ -141,7 +160,7 @@ class Change:
 
 
 def encode_change(change: Change, row_bytes: int) -> bytes:
-    """The payload of an advertisement; `row_bytes` is 0 for sets of elements."""
+    """The rows of an advertisement; `row_bytes` is 0 for sets of elements."""
     out = bytearray()
     for rows in (change.removed, change.added):
         put_varint(out, len(rows))
@@ -157,6 +176,30 @@ def decode_change(data: bytes, row_bytes: int) -> Change:
     removed, added = _rows(reader, row_bytes), _rows(reader, row_bytes)
     reader.finish("the message")
     return Change(added, removed)
+
+
+def encode_advertisement(change: Change, form: bytes, row_bytes: int) -> bytes:
+    """The payload of a FloodItem of topic PREDICATES, and of a note in the store."""
+    return form + varint(row_bytes) + encode_change(change, row_bytes)
+
+
+def decode_advertisement(data: bytes) -> tuple[bytes, Change]:
+    """The form and the rows, which need not be of this broker's form."""
+    reader = Reader(data, family="CONTROL")
+    form = reader.take(FORM_BYTES, "a form")
+    row_bytes = reader.varint(BITS_MAX // 8)
+    try:
+        return form, decode_change(data[reader.position :], row_bytes)
+    except CodecError as error:
+        raise CodecError(error.code, error.reason, position=reader.position + (error.position or 0)) from None
+
+
+def with_changes(whole: bytes, changes: bytes) -> bytes:
+    """The payload that advertises all rows of `whole` after these changes, of whatever form they are."""
+    form, before = decode_advertisement(whole)
+    _, since = decode_advertisement(changes)
+    rows = set(before.added) - set(since.removed) | set(since.added)
+    return encode_advertisement(Change(tuple(rows)), form, Reader(whole, FORM_BYTES).varint())
 
 
 def _rows(reader: Reader, row_bytes: int) -> tuple[bytes, ...]:

@@ -1,16 +1,21 @@
 """B-DRP, the control plane: every router knows the encoded interests of every other one.
 
 LOCAL-PREDICATES are aggregated, encoded and flooded (topic PREDICATES of the reliable flood): first whole, then by
-differences, with changes of a short while told together. What others flood fills PREDICATES, and with the unicast
-routes that is all the forwarding plane needs: it matches a message where it enters the network, once, and then only
-divides the set of destinations along the routes (forwarding.py).
+differences, with changes of a short while in one advertisement. What others flood fills PREDICATES, and with the
+unicast routes that is all the forwarding plane needs: it matches a message where it enters the network, once, and then
+only divides the set of destinations along the routes (forwarding.py).
 
 A router that vanishes (the flood says so when its state has aged out) is kept for a while longer: what is published
 for its durable subscriptions meanwhile waits for it, where it is persistent, and is counted as without a route, where
 it is not.
 
-Interests are told in one message, which has its limits. Beyond them a router asks for everything, and its neighbours
-work in vain for it, but nothing is lost.
+Interests are advertised in one message, which has its limits. Beyond them a router asks for everything: it gets
+messages that it does not need, but nothing is lost.
+
+Parameters of the encoding are changed by restarting one broker after the other. Meanwhile rows of another form
+(interests.py), from the flood or remembered in the store, cannot be compared with messages: such a *foreign* router
+counts as one that asks for everything, until it advertises in this router's form. So every message reaches a superset
+of the routers that want it, and links stay up.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,7 +24,13 @@ from types import MappingProxyType
 
 from tidings.errors import CodecError
 from tidings.model.predicate import Predicate
-from tidings.routing.bdrp.interests import Change, InterestEncoding, LocalInterests, decode_change, encode_change
+from tidings.routing.bdrp.interests import (
+    Change,
+    InterestEncoding,
+    LocalInterests,
+    decode_advertisement,
+    encode_advertisement,
+)
 from tidings.routing.control.codec import CONTROL_BYTES_MAX
 from tidings.routing.control.flood import Flood
 from tidings.routing.control.messages import SchemeMessage, Topic
@@ -44,34 +55,41 @@ class Bdrp:
         self.encoding = encoding
         self._flood = flood
         self._tables = tables
+        self._form = encoding.form
         self._alarm = SingleTimer(TIMER)
         self._local = LocalInterests(encoding)
-        self._also: set[bytes] = set()  # what is advertised beside
+        self._also: set[bytes] = set()  # advertised beside the local interests
         self._advertised: set[bytes] | None = None
         self._publish_at: float | None = None
         self._predicates: dict[Router, set[bytes]] = {}
         self._forget_at: dict[Router, float] = {}
+        self._foreign: set[Router] = set()
 
     @property
     def predicates(self) -> Mapping[Router, set[bytes]]:
-        """PREDICATES: the rows of every other router that is known."""
+        """PREDICATES: the rows of every other known router; for a foreign one, the row that asks for everything."""
         return MappingProxyType(self._predicates)
+
+    @property
+    def foreign(self) -> frozenset[Router]:
+        """Routers whose rows are of another form."""
+        return frozenset(self._foreign)
 
     def local_rows(self) -> set[bytes]:
         return self._local.rows()
 
     def counts(self) -> Mapping[str, int]:
-        return {"rows": sum(map(len, self._predicates.values()))}
+        return {"rows": sum(map(len, self._predicates.values())), "foreign": len(self._foreign)}
 
     def start(self, now: float) -> list[Effect]:
-        return self._later(now)  # also if there is nothing to say: what an earlier life said is then void
+        return self._later(now)  # even if there are no rows: it replaces the advertisement of an earlier life
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         self._local.add(predicate)
         return self._later(now)
 
     def also(self, now: float, rows: set[bytes]) -> list[Effect]:
-        """Advertise these beside the local interests: what others want that are reached through this router."""
+        """Advertise these beside the local interests: the interests of routers that are reached through this one."""
         if rows == self._also:
             return []
         self._also = rows
@@ -83,7 +101,7 @@ class Bdrp:
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         if not isinstance(item, Deliver):
-            return [Report("E_SCHEME_MESSAGE", f"router {item[0]} said something that B-DRP does not know")]
+            return [Report("E_SCHEME_MESSAGE", f"unexpected scheme message from router {item[0]}")]
         if item.topic != Topic.PREDICATES:
             return []
         if item.payload is None:
@@ -91,12 +109,16 @@ class Bdrp:
             return [*self._alarm.arm(self._forget_at[item.origin])]
         self._forget_at.pop(item.origin, None)
         try:
-            change = decode_change(item.payload, self.encoding.row_bytes)
+            form, change = decode_advertisement(item.payload)
         except CodecError as error:
-            # What it said before goes on: to forget the router would be to throw away what is stored for it.
-            return [Report("E_PREDICATES_PAYLOAD", f"the interests of router {item.origin} make no sense: {error}")]
-        self._apply(item.origin, change, full=item.full)
-        return []
+            # To forget the router would be to discard messages that are stored for it.
+            self._take_all(item.origin)
+            return [Report("E_PREDICATES_PAYLOAD", f"invalid advertisement from router {item.origin}: {error}")]
+        own = form == self._form or self.encoding.keyless  # without the key no rows are compared at all
+        if (own and (item.full or item.origin not in self._foreign)) or (item.full and not change.added):
+            self._apply(item.origin, change, full=item.full)
+            return self._judged(item.origin)
+        return self._take_all(item.origin) if change.added or own else []
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         self._tables.routes({router: route.next_hop for router, route in table.routes.items()})
@@ -121,7 +143,28 @@ class Bdrp:
         known |= added
         self._tables.interest(router, added, removed)
 
+    def _take_all(self, router: Router) -> list[Effect]:
+        """Count the router as one that asks for everything."""
+        self._apply(router, Change(tuple(self.encoding.everything())), full=True)
+        if router in self._foreign:
+            return []
+        self._foreign.add(router)
+        reason = (
+            f"router {router} advertises under another encoding, key or parameters; every message is sent to it until "
+            "it is restarted with the same ones as this broker"
+        )
+        return [Report("E_ENCODING_DIFFERS", reason)]
+
+    def _judged(self, router: Router) -> list[Effect]:
+        if router not in self._foreign:
+            return []
+        self._foreign.discard(router)
+        if self._foreign:
+            return []
+        return [Report("ENCODING_AGREED", "all known brokers advertise under this broker's encoding and key")]
+
     def _forget(self, router: Router) -> None:
+        self._foreign.discard(router)
         if self._predicates.pop(router, None) is not None:
             self._tables.forget(router)
 
@@ -138,22 +181,24 @@ class Bdrp:
         if rows == before:
             return []
         whole = self._encoded(rows)
-        told: list[Effect] = []
+        reports: list[Effect] = []
         if len(whole) > WHOLE_BYTES_MAX:
             rows = self.encoding.everything()
             if rows == before:
                 return []
             reason = (
-                f"the interests here take {len(whole)} bytes, of {WHOLE_BYTES_MAX} that can be told: all is asked for"
+                f"local interests take {len(whole)} bytes, more than the {WHOLE_BYTES_MAX} of one advertisement; "
+                "this broker now receives every message"
             )
-            told, whole = [Report("E_PREDICATES_SIZE", reason)], self._encoded(rows)
+            reports, whole = [Report("E_PREDICATES_SIZE", reason)], self._encoded(rows)
         self._advertised = rows
         difference = None
         if before is not None:
             difference = self._encoded(rows - before, before - rows)
             if len(difference) >= len(whole):
                 difference = None
-        return [*told, *self._flood.publish(now, Topic.PREDICATES, whole, difference)]
+        return [*reports, *self._flood.publish(now, Topic.PREDICATES, whole, difference)]
 
     def _encoded(self, added: set[bytes], removed: Collection[bytes] = ()) -> bytes:
-        return encode_change(Change(tuple(added), tuple(removed)), self.encoding.row_bytes)
+        change = Change(tuple(added), tuple(removed))
+        return encode_advertisement(change, self._form, self.encoding.row_bytes)

@@ -30,7 +30,7 @@ def test_what_was_not_written_may_be_tried_again() -> None:
     book.begin("a", 6, 2)
     with pytest.raises(UsageError, match="E_COMMIT_BUSY"):
         book.done("a", 6)
-    book.failed("a", 5)
+    book.failed("a", once.LastCommit(5))
     assert not book.done("a", 6)
     assert book.done("a", 5)
 
@@ -45,10 +45,10 @@ def test_a_restart_knows_the_numbers_and_slots_are_used_again(monkeypatch: pytes
     assert len(notes) == 3  # b was quiet for longest, d has its slot
     again = IdempotentCommit()
     again.recover(notes | {"other": b"x"})
-    assert [again.number(key) for key in "abcd"] == [2, -1, 1, 1]
+    assert [again.last(key).number for key in "abcd"] == [2, -1, 1, 1]
     note = commit(again, "e", 1, 9)
     assert note is not None
-    assert again.number("c") == -1
+    assert again.last("c").number == -1
     with pytest.raises(UsageError, match="E_COMMIT_KEY"):
         again.done("x" * 1000, 1)
 
@@ -65,8 +65,8 @@ def test_a_user_with_many_keys_makes_nobody_elses_forgotten(monkeypatch: pytest.
     again = IdempotentCommit()
     again.recover(notes)
     for one in (book, again):
-        assert [one.number(key) for key in ("alice/a", "alice/b", "bob/a", "mallory/20")] == [7] * 4
-        assert one.number("mallory/0") == -1
+        assert [one.last(key).number for key in ("alice/a", "alice/b", "bob/a", "mallory/20")] == [7] * 4
+        assert one.last("mallory/0").number == -1
 
 
 def test_a_commit_that_fails_after_its_key_was_given_up_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,5 +74,19 @@ def test_a_commit_that_fails_after_its_key_was_given_up_is_no_error(monkeypatch:
     book = IdempotentCommit()
     book.begin("a", 1, 1)
     book.begin("b", 1, 2)
-    book.failed("a", -1)
+    book.failed("a", once.NEVER)
     assert not book.done("a", 1)
+
+
+def test_a_digest_stays_with_its_number_over_a_restart_and_a_failed_write() -> None:
+    book = IdempotentCommit()
+    note = book.begin("a", 5, 1, "five")
+    book.finished("a")
+    before = book.last("a")
+    book.begin("a", 6, 2, "six")
+    assert book.last("a") == once.LastCommit(6, "six")
+    book.failed("a", before)
+    again = IdempotentCommit()
+    again.recover({note.key: note.value})
+    assert book.last("a") == again.last("a") == once.LastCommit(5, "five")
+    assert again.last("b") == once.NEVER

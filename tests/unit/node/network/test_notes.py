@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tidings.delivery.store import Note
 from tidings.errors import CodecError
+from tidings.matching.encoding import Encoding
 from tidings.model.event_type import AttributeType, EventType
 from tidings.node.network.notes import (
     CHANGES_BYTES_MIN,
@@ -19,11 +20,13 @@ from tidings.node.network.notes import (
     noted_incarnation,
     noted_interests,
 )
-from tidings.routing.bdrp.interests import Change, decode_change
+from tidings.routing.bdrp.interests import Change, InterestEncoding, decode_advertisement
 from tidings.routing.hermes.codec import encode_types
 
 OLD: Chain = (EventType("T", None, {"a": AttributeType.INT}),)
 NEW: Chain = (EventType("P"), EventType("T", "P", {"a": AttributeType.STRING}))
+
+ENCODING = InterestEncoding(Encoding(bits=64))
 
 
 class Written(dict[str, bytes]):
@@ -39,7 +42,7 @@ class Written(dict[str, bytes]):
 
 def test_the_store_has_the_form_that_was_added_last() -> None:
     """Removed elsewhere and then added here again, it never was not of this broker."""
-    notes, written = NetworkNotes(8), Written()
+    notes, written = NetworkNotes(ENCODING), Written()
     stages: list[tuple[list[Chain], bytes]] = [([OLD], encode_types(OLD)), ([NEW], encode_types(NEW)), ([], b"")]
     for forms, value in stages:
         notes.note_types(written.journal, forms)
@@ -50,20 +53,20 @@ def test_the_store_has_the_form_that_was_added_last() -> None:
 
 
 def test_what_was_written_is_known_in_the_next_life() -> None:
-    notes, written = NetworkNotes(8), Written()
+    notes, written = NetworkNotes(ENCODING), Written()
     notes.note_types(written.journal, [NEW])
     notes.interest(3, {bytes(8)}, ())
     notes.forget(4)
     notes.note_interests(written.journal, {3: {bytes(8)}})
     note = incarnation_note(7)
     kept = {**written, note.key: note.value}
-    again = NetworkNotes(8)
+    again = NetworkNotes(ENCODING)
     assert list(again.recover_types(kept)) == [NEW]
     written.clear()
     again.note_types(written.journal, [NEW])
     assert written == {}
-    assert [(router, decode_change(payload, 8)) for router, payload in noted_interests(kept, 8)] == [
-        (3, Change((bytes(8),)))
+    assert [(router, decode_advertisement(payload)) for router, payload in noted_interests(kept)] == [
+        (3, (ENCODING.form, Change((bytes(8),))))
     ]
     assert (noted_incarnation(kept), noted_incarnation({})) == (7, 0)
 
@@ -73,14 +76,14 @@ def row(number: int) -> bytes:
 
 
 def known(kept: dict[str, bytes]) -> dict[int, set[bytes]]:
-    return {router: set(decode_change(payload, 8).added) for router, payload in noted_interests(kept, 8)}
+    return {router: set(decode_advertisement(payload)[1].added) for router, payload in noted_interests(kept)}
 
 
 class Interests:
     """What a scheme knows, with the notes beside it."""
 
     def __init__(self, bytes_min: int = CHANGES_BYTES_MIN) -> None:
-        self.notes, self.written = NetworkNotes(8, bytes_min), Written()
+        self.notes, self.written = NetworkNotes(ENCODING, bytes_min), Written()
         self.rows: dict[int, set[bytes]] = {}
 
     def change(self, router: int, rows: Iterable[int]) -> None:
@@ -151,7 +154,7 @@ def test_changes_that_cannot_be_read_are_for_the_scheme_to_report() -> None:
     world.change(3, range(19))
     world.write()
     broken = world.written["interest-changes:3"][:-1]
-    ((router, payload),) = noted_interests({**world.written, "interest-changes:3": broken}, 8)
+    ((router, payload),) = noted_interests({**world.written, "interest-changes:3": broken})
     assert router == 3
     with pytest.raises(CodecError):
-        decode_change(payload, 8)
+        decode_advertisement(payload)

@@ -2,10 +2,11 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
+from tidings.matching.encoding import Encoding
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 from tidings.routing.bdrp import scheme as bdrp
-from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_change
+from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_advertisement
 from tidings.routing.bdrp.scheme import Bdrp, BdrpOptions
 from tidings.routing.control.flood import Flood
 from tidings.routing.control.messages import FloodItem, SchemeMessage, Topic
@@ -54,7 +55,7 @@ def payload(*names: str, removed: tuple[str, ...] = ()) -> bytes:
     def rows(of: tuple[str, ...]) -> tuple[bytes, ...]:
         return tuple(row for name in of for row in ENCODING.rows(stock(name)))
 
-    return encode_change(Change(rows(names), rows(removed)), ENCODING.row_bytes)
+    return encode_advertisement(Change(rows(names), rows(removed)), ENCODING.form, ENCODING.row_bytes)
 
 
 def test_a_burst_of_subscriptions_is_one_advertisement() -> None:
@@ -112,13 +113,14 @@ def test_a_vanished_router_is_kept_for_a_while() -> None:
     assert tables.rows == {}
 
 
-def test_nonsense_is_reported_and_what_was_known_stays() -> None:
+def test_nonsense_is_reported_and_counts_as_asking_for_everything() -> None:
+    """To forget the router would be to discard messages that are stored for it."""
     scheme, tables = make()
     scheme.learn(0.0, Deliver(Topic.PREDICATES, 7, True, payload("a")))
     [report] = scheme.learn(1.0, Deliver(Topic.PREDICATES, 7, False, b"\xff"))
     assert isinstance(report, Report)
     assert report.code == "E_PREDICATES_PAYLOAD"
-    assert tables.rows == {7: ENCODING.rows(stock("a"))}, "to forget the router is to throw away what is stored for it"
+    assert tables.rows == {7: ENCODING.everything()}
     [report] = scheme.learn(1.0, (2, SchemeMessage(9, b"")))
     assert isinstance(report, Report)
 
@@ -131,7 +133,7 @@ def test_other_topics_and_routes() -> None:
 
 
 def test_who_wants_more_than_can_be_told_asks_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bdrp, "WHOLE_BYTES_MAX", 3 * ENCODING.row_bytes)
+    monkeypatch.setattr(bdrp, "WHOLE_BYTES_MAX", 3 * ENCODING.row_bytes + 10)
     scheme, _ = make()
     scheme.start(0.0)
     scheme.tick(50.0)
@@ -140,7 +142,9 @@ def test_who_wants_more_than_can_be_told_asks_for_everything(monkeypatch: pytest
         scheme.subscribe(100.0 + 100 * number, stock(name))
         said.append(scheme.tick(150.0 + 100 * number))
     everything = Change(tuple(ENCODING.rows(Predicate.of())))
-    assert [one.payload for one in items(said[2])] == [encode_change(everything, ENCODING.row_bytes)]
+    assert [one.payload for one in items(said[2])] == [
+        encode_advertisement(everything, ENCODING.form, ENCODING.row_bytes)
+    ]
     assert [isinstance(one, Report) for one in said[2]].count(True) == 1
     assert said[3] == [], "all is asked for already"
     scheme.unsubscribe(500.0, stock("a"))
@@ -148,3 +152,38 @@ def test_who_wants_more_than_can_be_told_asks_for_everything(monkeypatch: pytest
     scheme.unsubscribe(600.0, stock("b"))
     (item,) = items(scheme.tick(650.0))
     assert (item.full, item.payload) == (True, payload("c", "d"))
+
+
+OTHER = InterestEncoding(Encoding(bits=ENCODING.encoding.bits, hashes=ENCODING.encoding.hashes, key=99))
+
+
+def foreign(*names: str, removed: tuple[str, ...] = ()) -> bytes:
+    added, gone = (tuple(row for name in of for row in OTHER.rows(stock(name))) for of in (names, removed))
+    return encode_advertisement(Change(added, gone), OTHER.form, OTHER.row_bytes)
+
+
+def codes(effects: list[Effect]) -> list[str]:
+    return [effect.code for effect in effects if isinstance(effect, Report)]
+
+
+def test_rows_of_another_form_ask_for_everything_until_heard_in_ones_own() -> None:
+    scheme, tables = make()
+    everything = ENCODING.everything()
+    assert codes(scheme.learn(0.0, Deliver(Topic.PREDICATES, 7, True, foreign("a")))) == ["E_ENCODING_DIFFERS"]
+    assert (tables.rows, set(scheme.foreign), scheme.counts()["foreign"]) == ({7: everything}, {7}, 1)
+    assert scheme.learn(1.0, Deliver(Topic.PREDICATES, 7, False, foreign("b", removed=("a",)))) == []
+    assert tables.rows == {7: everything}
+    assert codes(scheme.learn(2.0, Deliver(Topic.PREDICATES, 7, True, payload("b")))) == ["ENCODING_AGREED"]
+    assert (tables.rows, len(scheme.foreign)) == ({7: ENCODING.rows(stock("b"))}, 0)
+
+
+def test_no_rows_need_no_judgement_and_a_foreign_difference_is_not_applied() -> None:
+    scheme, tables = make()
+    assert scheme.learn(0.0, Deliver(Topic.PREDICATES, 7, True, foreign())) == []
+    assert tables.rows == {7: set()}
+    assert codes(scheme.learn(1.0, Deliver(Topic.PREDICATES, 7, False, foreign("a")))) == ["E_ENCODING_DIFFERS"]
+    assert scheme.learn(2.0, Deliver(Topic.PREDICATES, 7, False, payload("a"))) == [], "it continues foreign rows"
+    assert tables.rows == {7: ENCODING.everything()}
+    scheme.learn(3.0, Deliver(Topic.PREDICATES, 7, True, None))
+    scheme.tick(3.0 + scheme.options.retain_ms)
+    assert not scheme.foreign

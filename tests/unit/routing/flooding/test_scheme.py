@@ -1,6 +1,6 @@
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
-from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_change
+from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_advertisement
 from tidings.routing.control.flood import Flood
 from tidings.routing.control.messages import Topic
 from tidings.routing.effects import Deliver, SetTimer
@@ -31,7 +31,10 @@ def test_rows_lead_to_every_neighbour_behind_which_somebody_asks_for_them() -> N
     scheme = Flooding(Flood(1, incarnation=1), ENCODING, tables, lambda: ring)
     assert SetTimer("scheme", 0.0) in scheme.start(0.0)
     for router, name in ((3, "a"), (5, "b")):
-        scheme.learn(0.0, Deliver(Topic.PREDICATES, router, True, encode_change(Change(tuple(ROWS[name])), 32)))
+        scheme.learn(
+            0.0,
+            Deliver(Topic.PREDICATES, router, True, encode_advertisement(Change(tuple(ROWS[name])), ENCODING.form, 32)),
+        )
     assert scheme.tick(0.0)[-1] == SetTimer("scheme", 200.0)
     assert tables.rows == {2: ROWS["a"] | ROWS["b"], 4: ROWS["a"] | ROWS["b"]}
     del ring[3], ring[2][3], ring[4][3]

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import typer
 
 from tidings.cli import connecting
+from tidings.cli.json_text import strict_json
 from tidings.errors import ConnectionLostError, RemoteError, UsageError
 
 DEFAULT_URL = "http://127.0.0.1:8700"
@@ -89,7 +90,7 @@ class ManagementClient:
         target += f"?{urlencode(query)}" if query else ""
         connection = self._connection()
         try:
-            data = None if body is None else json.dumps(body)
+            data = None if body is None else strict_json(body)
             connection.request(method, target, data, self._headers)
             answer = connection.getresponse()
             text = answer.read()

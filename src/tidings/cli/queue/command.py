@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tidings.cli.json_text import found_json
-from tidings.cli.management import Json, ManagementAccess, ManagementClient, manages
+from tidings.cli.queue.management import Json, ManagementAccess, ManagementClient, manages
 
 group = typer.Typer(no_args_is_help=True, help="List, create, browse, purge, move and delete queues.")
 Name = Annotated[str, typer.Argument(help="The queue's name, with or without the prefix queue:.")]
