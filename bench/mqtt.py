@@ -15,7 +15,7 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.encode import encode
-from tidings.protocols.mqtt.packets import V4, Connect, Publish, PublishAnswer, SubscribePacket, TopicRequest
+from tidings.protocols.mqtt.packets import V4, Connect, PublishAnswer, PublishPacket, SubscribePacket, TopicRequest
 from tidings.protocols.mqtt.properties import PacketType
 from tidings.protocols.mqtt.session import MqttSession
 from tidings.protocols.native.frames import FrameType, control
@@ -40,7 +40,8 @@ def session() -> MqttSession:
 def published(qos: int) -> Callable[[], None]:
     gateway = session()
     packets = [
-        encode(Publish("ticks/xyz", b"x" * 16, qos, packet_id=one if qos else 0), V4) for one in range(1, BATCH + 1)
+        encode(PublishPacket("ticks/xyz", b"x" * 16, qos, packet_id=one if qos else 0), V4)
+        for one in range(1, BATCH + 1)
     ]
     data, receipt = b"".join(packets), 1
 

@@ -15,8 +15,8 @@ from tidings.protocols.mqtt.packets import (
     Packet,
     PingRequest,
     PingResponse,
-    Publish,
     PublishAnswer,
+    PublishPacket,
     SubscribePacket,
     SubscriptionAnswer,
     TopicRequest,
@@ -108,7 +108,7 @@ def _connack(reader: PacketReader, _: PacketType, version: int) -> Connack:
     return Connack(bool(flags), code, decode_properties(reader, PacketType.CONNACK) if version == V5 else {})
 
 
-def _publish(reader: PacketReader, flags: int, version: int) -> Publish:
+def _publish(reader: PacketReader, flags: int, version: int) -> PublishPacket:
     qos = flags >> 1 & 3
     if qos == 3:
         reader.fail("QoS 3 does not exist")  # [MQTT-3.3.1-4]
@@ -128,7 +128,7 @@ def _publish(reader: PacketReader, flags: int, version: int) -> Publish:
         check_name(topic)
     if Property.RESPONSE_TOPIC in properties:
         check_name(properties[Property.RESPONSE_TOPIC])  # [MQTT-3.3.2-14]
-    return Publish(topic, reader.rest(), qos, bool(flags & 1), bool(flags & 8), packet_id, properties)
+    return PublishPacket(topic, reader.rest(), qos, bool(flags & 1), bool(flags & 8), packet_id, properties)
 
 
 def _packet_id(reader: PacketReader) -> int:

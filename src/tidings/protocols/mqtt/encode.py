@@ -16,8 +16,8 @@ from tidings.protocols.mqtt.packets import (
     Packet,
     PingRequest,
     PingResponse,
-    Publish,
     PublishAnswer,
+    PublishPacket,
     SubscribePacket,
     SubscriptionAnswer,
     UnsubscribePacket,
@@ -30,7 +30,7 @@ def encode(packet: Packet, version: int) -> bytes:
     """The packet's bytes in this version of the protocol."""
     writer = Writer()
     match packet:
-        case Publish():
+        case PublishPacket():
             return _publish(packet, version)
         case PublishAnswer():
             flags = 2 if packet.type is PacketType.PUBREL else 0
@@ -73,7 +73,7 @@ def _packet(type: PacketType, writer: Writer, flags: int = 0) -> bytes:
     return bytes((type << 4 | flags,)) + variable(len(writer.data)) + bytes(writer.data)
 
 
-def _publish(packet: Publish, version: int) -> bytes:
+def _publish(packet: PublishPacket, version: int) -> bytes:
     writer = Writer()
     writer.text(packet.topic)
     if packet.qos:

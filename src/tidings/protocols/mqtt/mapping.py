@@ -14,7 +14,7 @@ from tidings.model.destination import Destination
 from tidings.model.message import PRIORITY_DEFAULT, PRIORITY_MAX, Message, check_property_name
 from tidings.model.message_id import MessageId
 from tidings.model.values import Untyped, Value
-from tidings.protocols.mqtt.packets import Publish, Will
+from tidings.protocols.mqtt.packets import PublishPacket, Will
 from tidings.protocols.mqtt.properties import Property
 from tidings.protocols.mqtt.reasons import MqttError, Reason
 from tidings.protocols.mqtt.topics import to_destination, to_topic
@@ -38,7 +38,7 @@ def destination_of(topic: str) -> Destination:
         raise MqttError(Reason.TOPIC_NAME, f"invalid topic name: {error.reason}") from None
 
 
-def message_of(packet: Publish | Will, destination: Destination, message_id: MessageId) -> Message:
+def message_of(packet: PublishPacket | Will, destination: Destination, message_id: MessageId) -> Message:
     """The message of a PUBLISH packet or a will; persistent with QoS 1 and 2."""
     given = packet.properties
     if not given:

@@ -39,7 +39,7 @@ class Connack:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class PublishPacket:
     topic: str
     payload: bytes
     qos: int = 0
@@ -119,7 +119,7 @@ class Auth:
 Packet: TypeAlias = (
     Connect
     | Connack
-    | Publish
+    | PublishPacket
     | PublishAnswer
     | SubscribePacket
     | UnsubscribePacket

@@ -13,7 +13,7 @@ from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message_id import MessageId
 from tidings.protocols.mqtt.mapping import destination_of, message_of
-from tidings.protocols.mqtt.packets import V5, Packet, Publish, PublishAnswer, Will
+from tidings.protocols.mqtt.packets import V5, Packet, PublishAnswer, PublishPacket, Will
 from tidings.protocols.mqtt.properties import PacketType, Property
 from tidings.protocols.mqtt.reasons import MqttError, Reason, reason_of
 from tidings.protocols.native.peer import NativePeer
@@ -51,7 +51,7 @@ class Publisher:
         self._unanswered: deque[_Unanswered] = deque()
         self._received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
 
-    def publish(self, packet: Publish) -> None:
+    def publish(self, packet: PublishPacket) -> None:
         topic = self._topic(packet)
         if packet.retain:
             raise MqttError(Reason.RETAIN_UNSUPPORTED, "retained messages are not available: publish without RETAIN")
@@ -82,10 +82,10 @@ class Publisher:
         self._send(PublishAnswer(PacketType.PUBCOMP, packet.packet_id, reason))
 
     def will(self, will: Will) -> None:
-        """Publish the will of a client that is gone."""
+        """PublishPacket the will of a client that is gone."""
         self._peer.publish(encode_message(message_of(will, destination_of(will.topic), self._next_id())), None)
 
-    def _topic(self, packet: Publish) -> str:
+    def _topic(self, packet: PublishPacket) -> str:
         alias = packet.properties.get(Property.TOPIC_ALIAS)
         if alias is None:
             return packet.topic
@@ -97,7 +97,7 @@ class Publisher:
             raise MqttError(Reason.PROTOCOL_ERROR, f"topic alias {alias} has no topic")
         return self._aliases[alias]
 
-    def _encode(self, packet: Publish, topic: str) -> bytes:
+    def _encode(self, packet: PublishPacket, topic: str) -> bytes:
         destination = self._destinations.get(topic)
         if destination is None:
             destination = destination_of(topic)

@@ -28,8 +28,8 @@ from tidings.protocols.mqtt.packets import (
     Packet,
     PingRequest,
     PingResponse,
-    Publish,
     PublishAnswer,
+    PublishPacket,
     SubscribePacket,
     SubscriptionAnswer,
     UnsubscribePacket,
@@ -39,7 +39,7 @@ from tidings.protocols.mqtt.properties import PacketType, Property
 from tidings.protocols.mqtt.publisher import RECEIVE_MAXIMUM, TOPIC_ALIAS_MAXIMUM, Publisher
 from tidings.protocols.mqtt.reasons import RETURN_CODES, MqttError, Reason, reason_of
 from tidings.protocols.mqtt.splitter import PacketSplitter
-from tidings.protocols.mqtt.subscriber import Subscriber
+from tidings.protocols.mqtt.subscriber import MqttSubscriber
 from tidings.protocols.native.frames import unsigned
 from tidings.protocols.native.peer import Delivered, Dropped, Ended, Fields, NativePeer, Said, Welcomed
 from tidings.protocols.native.session import NativeSession
@@ -78,7 +78,7 @@ class MqttSession:
         self._now_ms = 0
         self._will: Will | None = None
         self._publisher: Publisher | None = None
-        self._subscriber: Subscriber | None = None
+        self._subscriber: MqttSubscriber | None = None
 
     # --- interface of gateways ------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class MqttSession:
             return
         packet = decode(first, content, self._version)
         match packet:
-            case Publish():
+            case PublishPacket():
                 self._publisher.publish(packet)
             case PublishAnswer():
                 if packet.type is PacketType.PUBREL:
@@ -237,7 +237,7 @@ class MqttSession:
         frame_max = unsigned(fields, "frame_max") or self._caller.frame_bytes_max
         self._splitter.bytes_max = frame_max
         self._publisher = Publisher(self._peer, self._version, frame_max, self._next_id, self._send, self._fail_later)
-        self._subscriber = Subscriber(self._peer, connect, self._send)
+        self._subscriber = MqttSubscriber(self._peer, connect, self._send)
         self._will = connect.will
         given = connect.properties
         properties: dict[Property, Any] = {}

@@ -19,8 +19,8 @@ from tidings.protocols.mqtt.packets import (
     V5,
     Connect,
     Packet,
-    Publish,
     PublishAnswer,
+    PublishPacket,
     SubscribePacket,
     SubscriptionAnswer,
     TopicRequest,
@@ -67,7 +67,7 @@ class _InFlight:
     released: bool = False  # PUBREC has come
 
 
-class Subscriber:
+class MqttSubscriber:
     def __init__(self, peer: NativePeer, connect: Connect, send: Callable[[Packet], None]) -> None:
         properties = connect.properties
         self._peer, self._send, self._version = peer, send, connect.version
@@ -80,7 +80,7 @@ class Subscriber:
         self._next_number = 0
         self._in_flight: dict[int, _InFlight] = {}
         self._packet_id = 0
-        self._waiting: deque[tuple[_InFlight, Publish]] = deque()
+        self._waiting: deque[tuple[_InFlight, PublishPacket]] = deque()
         self.waiting_bytes = 0
         self.output: list[bytes] = []
 
@@ -197,7 +197,7 @@ class Subscriber:
             properties = properties_of(message, now_ms)
             if subscription.identifier:
                 properties[Property.SUBSCRIPTION_ID] = [subscription.identifier]
-        packet = Publish(topic, message.body, entry.qos, properties=properties)
+        packet = PublishPacket(topic, message.body, entry.qos, properties=properties)
         if not entry.qos:
             self._put(packet)
             self._done(entry)
@@ -207,18 +207,20 @@ class Subscriber:
         else:
             self._put_in_flight(entry, packet)
 
-    def _put_in_flight(self, entry: _InFlight, packet: Publish) -> None:
+    def _put_in_flight(self, entry: _InFlight, packet: PublishPacket) -> None:
         while True:
             self._packet_id = self._packet_id % 0xFFFF + 1
             if self._packet_id not in self._in_flight:
                 break
-        numbered = Publish(packet.topic, packet.payload, packet.qos, False, False, self._packet_id, packet.properties)
+        numbered = PublishPacket(
+            packet.topic, packet.payload, packet.qos, False, False, self._packet_id, packet.properties
+        )
         if self._put(numbered):
             self._in_flight[self._packet_id] = entry
         else:
             self._done(entry)
 
-    def _put(self, packet: Publish) -> bool:
+    def _put(self, packet: PublishPacket) -> bool:
         """Write the packet; False if it is larger than the client allows, which counts as sent [MQTT-3.1.2-25]."""
         topic, aliased = packet.topic, packet
         alias = self._aliases.get(topic, 0)
@@ -228,7 +230,7 @@ class Subscriber:
         if alias:
             properties = {**packet.properties, Property.TOPIC_ALIAS: alias}
             shown = topic if new else ""
-            aliased = Publish(shown, packet.payload, packet.qos, False, False, packet.packet_id, properties)
+            aliased = PublishPacket(shown, packet.payload, packet.qos, False, False, packet.packet_id, properties)
         data = encode(aliased, self._version)
         if self._bytes_max and len(data) > self._bytes_max:
             return False

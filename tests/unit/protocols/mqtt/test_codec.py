@@ -16,8 +16,8 @@ from tidings.protocols.mqtt.packets import (
     Packet,
     PingRequest,
     PingResponse,
-    Publish,
     PublishAnswer,
+    PublishPacket,
     SubscribePacket,
     SubscriptionAnswer,
     TopicRequest,
@@ -71,11 +71,11 @@ def connects(draw: st.DrawFn, version: int) -> Connect:
 
 
 @st.composite
-def publishes(draw: st.DrawFn, version: int) -> Publish:
+def publishes(draw: st.DrawFn, version: int) -> PublishPacket:
     qos = draw(QOS)
     dup, packet_id = (draw(st.booleans()), draw(IDS)) if qos else (False, 0)
     found = draw(properties_of(PacketType.PUBLISH, version))
-    return Publish(draw(TOPIC), draw(BYTES), qos, draw(st.booleans()), dup, packet_id, found)
+    return PublishPacket(draw(TOPIC), draw(BYTES), qos, draw(st.booleans()), dup, packet_id, found)
 
 
 @st.composite

@@ -21,8 +21,8 @@ from tidings.protocols.mqtt.packets import (
     Packet,
     PingRequest,
     PingResponse,
-    Publish,
     PublishAnswer,
+    PublishPacket,
     SubscribePacket,
     SubscriptionAnswer,
     TopicRequest,
@@ -106,8 +106,8 @@ def connect(version: int = V5, client_id: str = "me", **fields: Any) -> Connect:
     return Connect(version, client_id, fields.pop("clean", True), **fields)
 
 
-def pub(qos: int = 1, id: int = 7, topic: str = "a", **fields: Any) -> Publish:
-    return Publish(topic, fields.pop("payload", b"x"), qos, packet_id=id if qos else 0, **fields)
+def pub(qos: int = 1, id: int = 7, topic: str = "a", **fields: Any) -> PublishPacket:
+    return PublishPacket(topic, fields.pop("payload", b"x"), qos, packet_id=id if qos else 0, **fields)
 
 
 def sub(filter: str = "a", qos: int = 1, **properties: Any) -> SubscribePacket:
