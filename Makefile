@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
-NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(shell find native -name "*.[ch]pp")
+NATIVE_SOURCES := $(shell find native -name "*.[ch]pp")
+NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(NATIVE_SOURCES)
 
 .PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering differential docs proton container trace-kills spark-kills stub clean
 
@@ -37,6 +38,7 @@ test: setup check  ## everything a change must pass: checks, then all tests
 check: setup  ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run -Werror $(NATIVE_SOURCES)
 	$(BIN)/mypy
 
 wheel: setup  ## build wheels and try them outside the checkout, with each extra alone (PYTHONS="python3.11 python3.13")

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "structure.hpp"
 #include "tidings/forwarding/block_ring.hpp"
 
 namespace nb = nanobind;
@@ -12,8 +13,8 @@ using namespace tidings;
 
 namespace {
 
-std::vector<Block> copied(const std::vector<std::pair<nb::bytes, int64_t>>& given) {
-    std::vector<Block> blocks;
+std::vector<MessageBlock> copied(const std::vector<std::pair<nb::bytes, int64_t>>& given) {
+    std::vector<MessageBlock> blocks;
     for (const auto& [bytes, messages] : given) blocks.push_back({std::string(bytes.c_str(), bytes.size()), messages});
     return blocks;
 }
@@ -39,13 +40,21 @@ int64_t send_blocks(BlockRing& self, int socket, int64_t messages_max) {
 
 }  // namespace
 
-void bind_block_ring(nb::module_& m) {
-    nb::class_<BlockRing>(m, "BlockRing", "Blocks of messages, sent in turn again and again, each with a system call of its own.")
-        .def("__init__", [](BlockRing* self, const std::vector<std::pair<nb::bytes, int64_t>>& blocks) { new (self) BlockRing(copied(blocks)); },
-             nb::arg("blocks"), "Each with the number of its messages.")
+static void bind_block_ring(nb::module_& m) {
+    nb::class_<BlockRing>(m, "BlockRing",
+                          "Blocks of messages, sent in turn again and again, each with a system call of its own.")
+        .def(
+            "__init__",
+            [](BlockRing* self, const std::vector<std::pair<nb::bytes, int64_t>>& blocks) {
+                new (self) BlockRing(copied(blocks));
+            },
+            nb::arg("blocks"), "Each with the number of its messages.")
         .def("send", &send_blocks, nb::arg("socket"), nb::arg("messages_max"),
-             "The rest of what was begun, then blocks of no more than so many messages together, as far as the socket takes them; "
+             "Sends the rest of what was begun, then blocks of at most `messages_max` messages together, as far as the "
+             "socket takes them; "
              "returns the messages of those begun. OSError if the connection is gone.")
         .def_prop_ro("busy", &BlockRing::busy, "A block is begun and not finished.")
         .def_prop_ro("messages", &BlockRing::messages, "Of the block that is sent next, or is under way.");
 }
+
+static const tidings::Structure structure{"block_ring", bind_block_ring};

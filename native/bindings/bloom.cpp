@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include "structure.hpp"
 #include "tidings/tracking/bloom.hpp"
 
 namespace nb = nanobind;
@@ -37,20 +38,25 @@ void contains(const Bloom& filter, Ids ids, Found found) {
 
 }  // namespace
 
-void bind_bloom(nb::module_& m) {
+static void bind_bloom(nb::module_& m) {
     nb::class_<Bloom>(m, "Bloom")
         .def(nb::init<uint64_t, uint32_t>(), "bits"_a, "hashes"_a)
         .def_prop_ro("bits", &Bloom::bits)
         .def_prop_ro("hashes", &Bloom::hashes)
         .def_prop_ro("count", &Bloom::count)
         .def_prop_ro("memory_bytes", &Bloom::memory_bytes)
-        .def("add", [](Bloom& filter, Ids ids) {
-            nb::gil_scoped_release release;
-            filter.add(ids.data(), ids.shape(0));
-        }, "ids"_a)
+        .def(
+            "add",
+            [](Bloom& filter, Ids ids) {
+                nb::gil_scoped_release release;
+                filter.add(ids.data(), ids.shape(0));
+            },
+            "ids"_a)
         .def("contains", &contains, "ids"_a, "found"_a)
         .def("unite", &Bloom::unite, "other"_a, nb::call_guard<nb::gil_scoped_release>())
         .def("fill", &Bloom::fill, nb::call_guard<nb::gil_scoped_release>())
         .def("to_bytes", &to_bytes)
         .def_static("from_bytes", &from_bytes, "data"_a);
 }
+
+static const tidings::Structure structure{"bloom", bind_bloom};

@@ -4,6 +4,7 @@
 
 #include "python_arrays.hpp"
 #include "python_batch.hpp"
+#include "structure.hpp"
 #include "tidings/encoding/encoding.hpp"
 
 using namespace tidings;
@@ -39,8 +40,10 @@ std::tuple<Array<uint64_t>, Array<uint64_t>> elements(const Encoder& encoder, co
         nb::gil_scoped_release release;
         for (const Entry& entry : batch.batch()) {
             const auto start = static_cast<ptrdiff_t>(out.size());
-            if (entry.status == Entry::Status::Message && !encoder.elements(entry.message, [&](uint64_t element) { out.push_back(element); }))
-                throw UsageError{"E_ENCODING_LIMIT", "the message carries more than " + std::to_string(message_elements_max) + " elements"};
+            if (entry.status == Entry::Status::Message &&
+                !encoder.elements(entry.message, [&](uint64_t element) { out.push_back(element); }))
+                throw UsageError{"E_ENCODING_LIMIT",
+                                 "the message carries more than " + std::to_string(message_elements_max) + " elements"};
             std::sort(out.begin() + start, out.end());
             out.erase(std::unique(out.begin() + start, out.end()), out.end());
             offsets.push_back(out.size());
@@ -51,11 +54,16 @@ std::tuple<Array<uint64_t>, Array<uint64_t>> elements(const Encoder& encoder, co
 
 }  // namespace
 
-void bind_encoding(nb::module_& m) {
+static void bind_encoding(nb::module_& m) {
     nb::class_<Encoder>(m, "Encoder")
-        .def("__init__", [](Encoder* self, uint32_t bits, uint32_t hashes, uint64_t key, bool graded) {
-            new (self) Encoder(make_encoder(bits, hashes, key, graded));
-        }, "bits"_a, "hashes"_a, "key"_a, "graded"_a)
+        .def(
+            "__init__",
+            [](Encoder* self, uint32_t bits, uint32_t hashes, uint64_t key, bool graded) {
+                new (self) Encoder(make_encoder(bits, hashes, key, graded));
+            },
+            "bits"_a, "hashes"_a, "key"_a, "graded"_a)
         .def("vectors", &vectors, "batch"_a)
         .def("elements", &elements, "batch"_a);
 }
+
+static const tidings::Structure structure{"encoding", bind_encoding};

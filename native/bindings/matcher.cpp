@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "python_batch.hpp"
+#include "structure.hpp"
 #include "tidings/matching/linear_matcher.hpp"
 #include "tidings/matching/matcher.hpp"
 
@@ -15,7 +16,8 @@ using namespace tidings;
 
 namespace {
 
-// Result arrays that Python let go, for the next results: fresh memory would cost more in page faults than matching does.
+// Result arrays that Python has released, for the next results: fresh memory would cost more in page faults than
+// matching does.
 class ResultPool {
 public:
     Column<uint32_t> take() {
@@ -50,7 +52,8 @@ nb::object array(Column<uint32_t>&& values) {
         delete column;
     });
     static uint32_t nothing = 0;
-    return nb::cast(nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>(kept->size() ? kept->data() : &nothing, {kept->size()}, owner));
+    return nb::cast(
+        nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>(kept->size() ? kept->data() : &nothing, {kept->size()}, owner));
 }
 
 // Matching uses scratch space inside the matcher and runs without the GIL, so one thread at a time.
@@ -77,7 +80,8 @@ public:
         uint64_t start = 0;
         for (size_t i = 0; i < ids.size(); ++i) {
             const uint64_t end = ends.data()[i];
-            if (end < start || end > buffer.view().size()) throw UsageError{"E_MATCHER_ARRAYS", "ends must ascend within the blobs"};
+            if (end < start || end > buffer.view().size())
+                throw UsageError{"E_MATCHER_ARRAYS", "ends must ascend within the blobs"};
             engine_.add(ids.data()[i], buffer.view().substr(start, end - start));
             start = end;
         }
@@ -132,22 +136,26 @@ nb::class_<PyMatcher<Engine>> bind(nb::module_& m, const char* name, const char*
         .def("match", &Face::match, nb::arg("batch"),
              nb::sig("def match(self, batch: MessageBatch) -> "
                      "tuple[numpy.typing.NDArray[numpy.uint32], numpy.typing.NDArray[numpy.uint32]]"),
-             "Offsets and ids: entry i's subscribers are ids[offsets[i]:offsets[i + 1]], each once, in no particular order.")
+             "Offsets and ids: entry i's subscribers are ids[offsets[i]:offsets[i + 1]], each once, in no particular "
+             "order.")
         .def("__len__", &Face::size)
         .def_prop_ro("conjunctions", &Face::conjunctions)
         .def_prop_ro("memory_bytes", &Face::bytes)
-        .def_prop_ro("derived_mask", &Face::derived, "Which derived attributes batches must show, as bits.");
+        .def_prop_ro("derived_mask", &Face::derived, "The derived attributes that batches must show, as bits.");
 }
 
 }  // namespace
 
-void bind_matcher(nb::module_& m) {
+static void bind_matcher(nb::module_& m) {
     using Face = PyMatcher<Matcher>;
     bind<Matcher>(m, "Matcher", "The exact matcher: an index over subscribers' predicates.")
         .def("limit", &Face::limit, nb::arg("steps"), nb::arg("in_doubt"),
-             "Sets the most steps for one message, and whether a filter that was given up counts as satisfied.")
+             "Sets the most steps for one message, and if a filter that was given up counts as satisfied.")
         .def_prop_ro("steps", &Face::steps, "Steps taken since it was made.")
         .def_prop_ro("overruns", &Face::overruns, "Evaluations that were given up since it was made.")
-        .def("take_overruns", &Face::take_overruns, "Ids of subscribers concerned since the last call, and for how many messages.");
+        .def("take_overruns", &Face::take_overruns,
+             "Ids of subscribers concerned since the last call, and for how many messages.");
     bind<LinearMatcher>(m, "LinearMatcher", "The same answers without an index: what the matcher is measured against.");
 }
+
+static const tidings::Structure structure{"matcher", bind_matcher};

@@ -1,24 +1,13 @@
-// The kernel's module: each structure's binding is one function in a file of its own, bind_<structure>.cpp.
+// The kernel's module. Each structure's binding is one function in a file of its own (structure.hpp).
 #include <nanobind/nanobind.h>
 
 #include <exception>
 #include <string>
 
+#include "structure.hpp"
 #include "tidings/support/error.hpp"
 
 namespace nb = nanobind;
-
-void bind_block_ring(nb::module_&);
-void bind_bloom(nb::module_&);
-void bind_codec(nb::module_&);
-void bind_forwarder(nb::module_&);
-void bind_intake(nb::module_&);
-void bind_matcher(nb::module_&);
-void bind_encoding(nb::module_&);
-void bind_matrix(nb::module_&);
-void bind_recent(nb::module_&);
-void bind_tally(nb::module_&);
-void bind_tracker(nb::module_&);
 
 namespace {
 
@@ -45,19 +34,9 @@ void translate(const std::exception_ptr& thrown, void*) {
 NB_MODULE(_kernel, m) {
     m.doc() = "Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter.";
 #if !defined(__SANITIZE_ADDRESS__)
-    // What is alive when the interpreter ends is no leak, and whoever stops a broker need not read of it.
+    // Objects that are alive when the interpreter ends are no leak: no warnings when a broker is stopped.
     nb::set_leak_warnings(false);
 #endif
     nb::register_exception_translator(translate);
-    bind_block_ring(m);
-    bind_bloom(m);
-    bind_codec(m);
-    bind_forwarder(m);
-    bind_intake(m);
-    bind_matcher(m);
-    bind_encoding(m);
-    bind_matrix(m);
-    bind_recent(m);
-    bind_tally(m);
-    bind_tracker(m);
+    tidings::Structure::bind_all(m);
 }

@@ -22,7 +22,8 @@ template <class T>
 nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<2>> to_numpy(std::vector<T>&& values, size_t columns) {
     auto* kept = new std::vector<T>(std::move(values));
     nanobind::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<2>>(kept->data(), {kept->size() / columns, columns}, owner);
+    return nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<2>>(kept->data(), {kept->size() / columns, columns},
+                                                                    owner);
 }
 
 }  // namespace tidings

@@ -1,5 +1,5 @@
-// A decoded batch as Python holds it, shared by the bindings that take one. Immutable once made, so any number of threads may
-// read it without the GIL.
+// A decoded batch as Python holds it, shared by the bindings that take one. Immutable once made, so any number of
+// threads may read it without the GIL.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -13,7 +13,7 @@
 
 namespace tidings {
 
-// Storage of batches that are gone, for the next ones: fresh memory would cost more in page faults than decoding does.
+// Storage of batches that are freed, for the next ones: fresh memory would cost more in page faults than decoding does.
 class BatchPool {
 public:
     std::unique_ptr<MessageBatch> take() {
@@ -26,7 +26,8 @@ public:
 
     void give(std::unique_ptr<MessageBatch> batch) {
         const std::lock_guard lock(mutex_);
-        if (spare_.size() < spare_max && batch->capacity_bytes() <= capacity_bytes_max) spare_.push_back(std::move(batch));
+        if (spare_.size() < spare_max && batch->capacity_bytes() <= capacity_bytes_max)
+            spare_.push_back(std::move(batch));
     }
 
     static BatchPool& instance() {
@@ -46,15 +47,15 @@ public:
     enum class Form { Frames, Messages };
 
     PyBatch(nb::handle data, Form form, const MessageBatch::Options& options)
-        : buffer_(data), batch_(BatchPool::instance().take()) {
+        : buffer_(data),
+          batch_(BatchPool::instance().take()) {
         nb::gil_scoped_release release;
-        if (form == Form::Frames)
-            batch_->decode_frames(buffer_.view(), options);
-        else
-            batch_->decode_messages(buffer_.view(), options);
+        if (form == Form::Frames) batch_->decode_frames(buffer_.view(), options);
+        else batch_->decode_messages(buffer_.view(), options);
     }
     PyBatch(nb::handle data, std::span<const uint64_t> ends, const MessageBatch::Options& options)
-        : buffer_(data), batch_(BatchPool::instance().take()) {
+        : buffer_(data),
+          batch_(BatchPool::instance().take()) {
         nb::gil_scoped_release release;
         batch_->decode_column(buffer_.view(), ends, options);
     }

@@ -23,14 +23,16 @@ private:
         return make<ControlFrame>("ControlFrame", e.connection, e.type, e.flags, e.session, to_bytes(e.payload));
     }
     static nb::object record(const Published& e) {
-        return make<Published>("Published", e.connection, e.receipt, e.perhaps_sent, e.expires_ms, to_bytes(e.message), e.sinks);
+        return make<Published>("Published", e.connection, e.receipt, e.perhaps_sent, e.expires_ms, to_bytes(e.message),
+                               e.sinks);
     }
     static nb::object record(const PublishedToRouters& e) {
-        return make<PublishedToRouters>("PublishedToRouters", e.connection, e.receipt, e.perhaps_sent, e.expires_ms, to_bytes(e.message), e.sinks,
-                                        e.routers);
+        return make<PublishedToRouters>("PublishedToRouters", e.connection, e.receipt, e.perhaps_sent, e.expires_ms,
+                                        to_bytes(e.message), e.sinks, e.routers);
     }
     static nb::object record(const PublishedToScheme& e) {
-        return make<PublishedToScheme>("PublishedToScheme", e.connection, e.receipt, e.perhaps_sent, e.expires_ms, to_bytes(e.message), e.sinks);
+        return make<PublishedToScheme>("PublishedToScheme", e.connection, e.receipt, e.perhaps_sent, e.expires_ms,
+                                       to_bytes(e.message), e.sinks);
     }
     static nb::object record(const Transacted& e) {
         return make<Transacted>("Transacted", e.connection, e.session, e.receipt, to_bytes(e.message));
@@ -41,11 +43,15 @@ private:
     static nb::object record(const Acknowledged& e) {
         return make<Acknowledged>("Acknowledged", e.connection, e.session, e.subscription, e.flags, e.tags);
     }
-    static nb::object record(const CreditGiven& e) { return make<CreditGiven>("CreditGiven", e.connection, e.subscription, e.more); }
+    static nb::object record(const CreditGiven& e) {
+        return make<CreditGiven>("CreditGiven", e.connection, e.subscription, e.more);
+    }
     static nb::object record(const FrameError& e) {
         return make<FrameError>("FrameError", e.connection, to_str(e.code), to_str(e.reason), e.position, e.receipt);
     }
-    static nb::object record(const SlowConsumer& e) { return make<SlowConsumer>("SlowConsumer", e.connection, e.subscription); }
+    static nb::object record(const SlowConsumer& e) {
+        return make<SlowConsumer>("SlowConsumer", e.connection, e.subscription);
+    }
     static nb::object record(const MessagesDropped& e) {
         return make<MessagesDropped>("MessagesDropped", e.connection, e.subscription, e.dropped, to_str(e.reason));
     }
@@ -73,7 +79,8 @@ private:
     static PyTypeObject* type_of(const char* name, size_t fields) {
         nb::object type = nb::module_::import_("tidings.kernel.events").attr(name);
         if (nb::len(nb::handle(nb::object(type.attr("_fields")))) != fields)
-            throw UsageError{"E_EVENT", std::string(name) + " has other fields in the kernel: build the extension again"};
+            throw UsageError{"E_EVENT",
+                             std::string(name) + " has other fields in the kernel: build the extension again"};
         return reinterpret_cast<PyTypeObject*>(type.release().ptr());
     }
 };

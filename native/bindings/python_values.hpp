@@ -6,16 +6,16 @@
 #include <string>
 #include <string_view>
 
-#include "tidings/support/error.hpp"
 #include "tidings/codec/utf8.hpp"
 #include "tidings/codec/value.hpp"
+#include "tidings/support/error.hpp"
 
 namespace tidings {
 
 namespace nb = nanobind;
 
-// The bytes of a bytes-like object. Those of `bytes` (or a memoryview of it) are borrowed and kept alive; all others are copied,
-// because they were checked once and must not change afterwards.
+// The bytes of a bytes-like object. Those of `bytes` (or a memoryview of it) are borrowed and kept alive; all others
+// are copied, because they were checked once and must not change afterwards.
 class Buffer {
 public:
     explicit Buffer(nb::handle object) {
@@ -101,7 +101,8 @@ inline Value to_value(nb::handle object) {
     if (PyLong_Check(o)) {
         int overflow = 0;
         const long long number = PyLong_AsLongLongAndOverflow(o, &overflow);
-        if (overflow) throw UsageError{"E_VALUE_RANGE", std::string(nb::str(object).c_str()) + " does not fit in 64 bits"};
+        if (overflow)
+            throw UsageError{"E_VALUE_RANGE", std::string(nb::str(object).c_str()) + " does not fit in 64 bits"};
         return Value::integer(number);
     }
     if (PyFloat_Check(o)) {

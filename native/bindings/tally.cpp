@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 
 #include "python_arrays.hpp"
+#include "structure.hpp"
 #include "tidings/forwarding/tally.hpp"
 
 namespace nb = nanobind;
@@ -36,18 +37,27 @@ auto sums(std::vector<int64_t> Tally::* which) {
 
 }  // namespace
 
-void bind_tally(nb::module_& m) {
+static void bind_tally(nb::module_& m) {
     const char* array = "numpy.typing.NDArray[numpy.int64]";
     const auto getter = [array](const char* name) { return std::string("def ") + name + "(self) -> " + array; };
     nb::class_<Tally>(m, "Tally", "Counts of a replay.")
-        .def("__init__", [](Tally* self, Given<uint32_t> router_of, Given<uint64_t> marks) { new (self) Tally(copied(router_of), copied(marks)); },
-             nb::arg("router_of"), nb::arg("marks"))
+        .def(
+            "__init__",
+            [](Tally* self, Given<uint32_t> router_of, Given<uint64_t> marks) {
+                new (self) Tally(copied(router_of), copied(marks));
+            },
+            nb::arg("router_of"), nb::arg("marks"))
         .def("add", &add, nb::arg("offsets"), nb::arg("found"),
-             nb::sig("def add(self, offsets: numpy.typing.NDArray[numpy.uint32], found: numpy.typing.NDArray[numpy.uint32]) -> "
+             nb::sig("def add(self, offsets: numpy.typing.NDArray[numpy.uint32], found: "
+                     "numpy.typing.NDArray[numpy.uint32]) -> "
                      "tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint64]]"),
              "Of each message the number of brokers, and the xor of their marks.")
         .def_prop_ro("matched", sums(&Tally::matched), nb::rv_policy::move, nb::sig(getter("matched").c_str()))
         .def_prop_ro("alone", sums(&Tally::alone), nb::rv_policy::move, nb::sig(getter("alone").c_str()))
-        .def_prop_ro("router_messages", sums(&Tally::router_messages), nb::rv_policy::move, nb::sig(getter("router_messages").c_str()))
-        .def_prop_ro("router_matches", sums(&Tally::router_matches), nb::rv_policy::move, nb::sig(getter("router_matches").c_str()));
+        .def_prop_ro("router_messages", sums(&Tally::router_messages), nb::rv_policy::move,
+                     nb::sig(getter("router_messages").c_str()))
+        .def_prop_ro("router_matches", sums(&Tally::router_matches), nb::rv_policy::move,
+                     nb::sig(getter("router_matches").c_str()));
 }
+
+static const tidings::Structure structure{"tally", bind_tally};

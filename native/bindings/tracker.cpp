@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python_values.hpp"
+#include "structure.hpp"
 #include "tidings/tracking/tracker.hpp"
 
 using namespace tidings;
@@ -26,10 +27,11 @@ nb::list tuples(std::vector<TrackedFilter> filters) {
     nb::object data;
     const std::string* last = nullptr;
     for (const TrackedFilter& one : filters) {
-        if (one.data.get() != last) data = to_bytes(*(last = one.data.get()));  // equal ones are one object in Python too
+        if (one.data.get() != last)
+            data = to_bytes(*(last = one.data.get()));  // equal ones are one object in Python too
         nb::object range = one.has_range ? nb::object(nb::make_tuple(one.first_ms, one.last_ms)) : nb::none();
-        all.append(nb::make_tuple(one.kind, one.origin, one.peer, one.sequence, range, nb::tuple(nb::cast(one.singles)), one.count,
-                                  one.full, one.exact, data, one.opened_ms, one.stored_ms));
+        all.append(nb::make_tuple(one.kind, one.origin, one.peer, one.sequence, range, nb::tuple(nb::cast(one.singles)),
+                                  one.count, one.full, one.exact, data, one.opened_ms, one.stored_ms));
     }
     return all;
 }
@@ -49,38 +51,54 @@ void add(Tracker& tracker, int kind, uint32_t peer, nb::bytes bytes, int64_t now
 
 }  // namespace
 
-void bind_tracker(nb::module_& m) {
-    const char* filters = "list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]";
+static void bind_tracker(nb::module_& m) {
+    const char* filters =
+        "list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]";
     const std::string take = std::string("def take(self, now_ms: int, all: bool) -> ") + filters;
     const std::string end = std::string("def end(self, kind: int, peer: int, now_ms: int) -> ") + filters;
     const std::string end_all = std::string("def end_all(self, now_ms: int) -> ") + filters;
     nb::class_<Tracker>(m, "Tracker", "Histories of what passes, filled by the forwarder.")
-        .def("__init__",
-             [](Tracker* self, uint32_t broker, bool exact, uint64_t bits, uint32_t hashes, uint64_t capacity, uint32_t doublings, int64_t skew_ms,
-                int64_t jitter_ms, int64_t persist_ms, bool retain, bool forwards) {
-                 new (self) Tracker({broker, exact, bits, hashes, capacity, doublings, skew_ms, jitter_ms, persist_ms, retain, forwards});
-             },
-             nb::arg("broker"), nb::arg("exact"), nb::arg("bits"), nb::arg("hashes"), nb::arg("capacity"), nb::arg("doublings"), nb::arg("skew_ms"),
-             nb::arg("jitter_ms"), nb::arg("persist_ms"), nb::arg("retain"), nb::arg("forwards"))
+        .def(
+            "__init__",
+            [](Tracker* self, uint32_t broker, bool exact, uint64_t bits, uint32_t hashes, uint64_t capacity,
+               uint32_t doublings, int64_t skew_ms, int64_t jitter_ms, int64_t persist_ms, bool retain, bool forwards) {
+                new (self) Tracker({broker, exact, bits, hashes, capacity, doublings, skew_ms, jitter_ms, persist_ms,
+                                    retain, forwards});
+            },
+            nb::arg("broker"), nb::arg("exact"), nb::arg("bits"), nb::arg("hashes"), nb::arg("capacity"),
+            nb::arg("doublings"), nb::arg("skew_ms"), nb::arg("jitter_ms"), nb::arg("persist_ms"), nb::arg("retain"),
+            nb::arg("forwards"))
         .def("add", &add, nb::arg("kind"), nb::arg("peer"), nb::arg("ids"), nb::arg("now_ms"))
-        .def("take", [](Tracker& self, int64_t now_ms, bool all) { return tuples(self.take(now_ms, all)); }, nb::arg("now_ms"), nb::arg("all"),
-             nb::sig(take.c_str()),
-             "Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, exact, bytes, opened, stored.")
-        .def("end", [](Tracker& self, int kind, uint32_t peer, int64_t now_ms) { return tuples(self.end(kind_of(kind), peer, now_ms)); },
-             nb::arg("kind"), nb::arg("peer"), nb::arg("now_ms"), nb::sig(end.c_str()))
-        .def("end_all", [](Tracker& self, int64_t now_ms) { return tuples(self.end_all(now_ms)); }, nb::arg("now_ms"),
-             nb::sig(end_all.c_str()))
-        .def("find",
-             [](Tracker& self, int kind, uint32_t origin, uint32_t peer, nb::bytes id, int64_t moment_ms,
-                int64_t now_ms) -> std::optional<std::tuple<uint64_t, uint64_t, uint64_t, bool>> {
-                 if (id.size() != Tracker::id_bytes) throw UsageError{"E_BLOOM_IDS", "an id has 16 bytes"};
-                 const auto found = self.find(kind_of(kind), origin, peer, reinterpret_cast<const uint8_t*>(id.c_str()), moment_ms, now_ms);
-                 if (!found) return {};
-                 return std::tuple{found->sequence, found->hashed, found->bits, found->held};
-             },
-             nb::arg("kind"), nb::arg("origin"), nb::arg("peer"), nb::arg("id"), nb::arg("moment_ms"), nb::arg("now_ms"),
-             "The filter in memory that matches this time: sequence, how many ids are hashed in how many bits, whether it holds the id.")
+        .def(
+            "take", [](Tracker& self, int64_t now_ms, bool all) { return tuples(self.take(now_ms, all)); },
+            nb::arg("now_ms"), nb::arg("all"), nb::sig(take.c_str()),
+            "Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, exact, bytes, "
+            "opened, stored.")
+        .def(
+            "end",
+            [](Tracker& self, int kind, uint32_t peer, int64_t now_ms) {
+                return tuples(self.end(kind_of(kind), peer, now_ms));
+            },
+            nb::arg("kind"), nb::arg("peer"), nb::arg("now_ms"), nb::sig(end.c_str()))
+        .def(
+            "end_all", [](Tracker& self, int64_t now_ms) { return tuples(self.end_all(now_ms)); }, nb::arg("now_ms"),
+            nb::sig(end_all.c_str()))
+        .def(
+            "find",
+            [](Tracker& self, int kind, uint32_t origin, uint32_t peer, nb::bytes id, int64_t moment_ms,
+               int64_t now_ms) -> std::optional<std::tuple<uint64_t, uint64_t, uint64_t, bool>> {
+                if (id.size() != Tracker::id_bytes) throw UsageError{"E_BLOOM_IDS", "an id has 16 bytes"};
+                const auto found = self.find(kind_of(kind), origin, peer, reinterpret_cast<const uint8_t*>(id.c_str()),
+                                             moment_ms, now_ms);
+                if (!found) return {};
+                return std::tuple{found->sequence, found->hashed, found->bits, found->held};
+            },
+            nb::arg("kind"), nb::arg("origin"), nb::arg("peer"), nb::arg("id"), nb::arg("moment_ms"), nb::arg("now_ms"),
+            "The filter in memory that matches this time: sequence, number of ids, number of bits, and if it holds the "
+            "id.")
         .def("stragglers", &Tracker::stragglers, nb::arg("origin"), nb::arg("moment_ms"), nb::arg("now_ms"),
              "Subscribers that were given a message of this origin and time long after it.")
         .def_prop_ro("memory_bytes", &Tracker::memory_bytes);
 }
+
+static const tidings::Structure structure{"tracker", bind_tracker};

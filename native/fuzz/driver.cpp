@@ -1,6 +1,7 @@
-// A small coverage-guided fuzzer: g++ has no libFuzzer, and whoever can build Tidings has g++. The targets are compiled with
+// A small coverage-guided fuzzer: g++ has no libFuzzer, and Tidings is built with g++. The targets are compiled with
 // -fsanitize-coverage=trace-pc, which calls __sanitizer_cov_trace_pc at every edge; an input that reaches an edge no other
-// did joins the corpus. Deterministic: the same seed and count run the same inputs (the kernel's random hash seed apart).
+// did joins the corpus. Deterministic: the same seed and count run the same inputs (the kernel's random hash seed
+// apart).
 //
 //   driver [seed [count [seconds]]]     0 means: no such bound
 //
@@ -57,18 +58,27 @@ public:
 
 private:
     void step(std::string& input, const std::vector<std::string>& corpus) {
-        static constexpr uint8_t borders[] = {0, 1, 2, 3, 4, 5, 6, 9, 10, 0x1F, 0x20, 0x7F, 0x80, 0x81, 0xBF, 0xC0, 0xED, 0xF4, 0xFE, 0xFF};
+        static constexpr uint8_t borders[] = {0,    1,    2,    3,    4,    5,    6,    9,    10,   0x1F,
+                                              0x20, 0x7F, 0x80, 0x81, 0xBF, 0xC0, 0xED, 0xF4, 0xFE, 0xFF};
         const size_t at = below(input.size() + 1), length = std::min(input.size() - at, below(16));
         const char border = static_cast<char>(borders[below(sizeof borders)]);
         switch (below(9)) {
-            case 0: if (at < input.size()) input[at] = static_cast<char>(input[at] ^ 1 << below(8)); break;
-            case 1: if (at < input.size()) input[at] = static_cast<char>(below(256)); break;
-            case 2: if (at < input.size()) input[at] = border; break;
+            case 0:
+                if (at < input.size()) input[at] = static_cast<char>(input[at] ^ 1 << below(8));
+                break;
+            case 1:
+                if (at < input.size()) input[at] = static_cast<char>(below(256));
+                break;
+            case 2:
+                if (at < input.size()) input[at] = border;
+                break;
             case 3: input.insert(at, 1 + below(3), border); break;
             case 4: input.erase(at, length); break;
             case 5: input.insert(at, input.substr(below(input.size()), below(32))); break;
             case 6: input.resize(at); break;
-            case 7: if (at < input.size()) input[at] = static_cast<char>(input[at] + (below(2) ? 1 : -1)); break;
+            case 7:
+                if (at < input.size()) input[at] = static_cast<char>(input[at] + (below(2) ? 1 : -1));
+                break;
             default: {
                 const std::string& other = corpus[below(corpus.size())];
                 const size_t from = below(other.size());
@@ -95,7 +105,7 @@ double seconds_now(clockid_t clock = CLOCK_MONOTONIC) {
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// CPU time, so that whoever stops this process finds nothing that hangs.
+// CPU time, so that a process that was stopped meanwhile does not count as hanging.
 double timed(const std::string& input) {
     const double start = seconds_now(CLOCK_THREAD_CPUTIME_ID);
     run(input);
@@ -140,6 +150,6 @@ int main(int argc, char** argv) {
         ++done;
     }
     const double took = seconds_now() - start;
-    std::printf("%llu inputs, %zu in the corpus, %.0f inputs/s, the slowest %.1f ms\n", static_cast<unsigned long long>(done), corpus.size(),
-                static_cast<double>(done) / took, slowest * 1e3);
+    std::printf("%llu inputs, %zu in the corpus, %.0f inputs/s, the slowest %.1f ms\n",
+                static_cast<unsigned long long>(done), corpus.size(), static_cast<double>(done) / took, slowest * 1e3);
 }

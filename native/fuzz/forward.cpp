@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         return 0;
     }
     FUZZ_CHECK(first.routers.size() <= ForwardHeader::routers_max);
-    FUZZ_CHECK(std::adjacent_find(first.routers.begin(), first.routers.end(), std::greater_equal<>()) == first.routers.end());
+    FUZZ_CHECK(std::adjacent_find(first.routers.begin(), first.routers.end(), std::greater_equal<>()) ==
+               first.routers.end());
     std::string out;
     first.encode(out);
     second.decode(std::string_view(out).substr(4));

@@ -1,9 +1,9 @@
-// Any bytes as what clients send, cut anywhere, with sinks of every policy and outputs that are slow. What the forwarder
-// holds must add up: when all connections are closed, nothing is held.
+// Any bytes as what clients send, cut anywhere, with sinks of every policy and outputs that are slow. What the
+// forwarder holds must add up: when all connections are closed, nothing is held.
+#include "tidings/forwarding/forwarder.hpp"
 #include "pieces.hpp"
 #include "seeds.hpp"
 #include "target.hpp"
-#include "tidings/forwarding/forwarder.hpp"
 
 using namespace tidings;
 using seeds::everything, seeds::frame;
@@ -12,7 +12,8 @@ namespace {
 
 // One for all runs, each of which leaves it as it was: making one takes longer than a run.
 Forwarder& shared() {
-    static Forwarder forwarder({.output_bytes_max = 600, .memory_bytes_max = 6000, .login_frame_bytes_max = 300, .stall_ms = 3});
+    static Forwarder forwarder(
+        {.output_bytes_max = 600, .memory_bytes_max = 6000, .login_frame_bytes_max = 300, .stall_ms = 3});
     return forwarder;
 }
 
@@ -24,7 +25,7 @@ struct Run {
 
     explicit Run(uint8_t choice) {
         for (int i = 0; i < 3; ++i) {
-            connections.push_back(forwarder.outlets().open());
+            connections.push_back(forwarder.output_queues().open());
             if (i < 2) forwarder.log_in(connections[i], 2048, choice & 1);
         }
         const Policy policy = static_cast<Policy>(choice >> 1 & 3);
@@ -34,23 +35,21 @@ struct Run {
     }
 
     void answer(bool yes) {
-        for (const Event& event : forwarder.outlets().take_events()) {
+        for (const Event& event : forwarder.output_queues().take_events()) {
             if (const auto* check = std::get_if<PublishCheck>(&event)) {
-                if (yes)
-                    forwarder.allow(check->connection, (check->queue ? "queue:" : "topic:") + check->destination);
-                else
-                    forwarder.skip(check->connection);
+                if (yes) forwarder.allow(check->connection, (check->queue ? "queue:" : "topic:") + check->destination);
+                else forwarder.skip(check->connection);
                 forwarder.handled(check->connection, now_ms);
             } else if (const auto* control = std::get_if<ControlFrame>(&event)) {
                 forwarder.handled(control->connection, now_ms);
             }
         }
-        for (const uint32_t number : forwarder.outlets().take_resumable()) forwarder.resume(number, now_ms);
+        for (const uint32_t number : forwarder.output_queues().take_resumable()) forwarder.resume(number, now_ms);
     }
 
     // One byte says what happens between two pieces of input.
     void step(uint8_t choice) {
-        Outlets& out = forwarder.outlets();
+        OutputQueues& out = forwarder.output_queues();
         const uint32_t number = connections[choice % 3];
         now_ms += choice >> 6;
         switch (choice >> 2 & 7) {
@@ -59,7 +58,7 @@ struct Run {
             case 2: out.set_writable(number, choice & 64); break;
             case 3: out.check_stalls(now_ms); break;
             case 4: out.credit(sinks[0], 2, now_ms); break;
-            case 5: forwarder.set_transacted(number, 7, choice & 64); break;
+            case 5: forwarder.output_queues().at(number).set_transacted(7, choice & 64); break;
             case 6: choice & 64 ? forwarder.hold(number) : forwarder.release(number); break;
             default: answer(choice & 64); break;
         }
@@ -67,7 +66,7 @@ struct Run {
     }
 
     void finish() {
-        Outlets& out = forwarder.outlets();
+        OutputQueues& out = forwarder.output_queues();
         answer(true);
         for (const uint32_t sink : sinks) forwarder.unsubscribe(sink);
         for (const uint32_t number : connections) out.close(number);
@@ -82,8 +81,8 @@ struct Run {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { return fuzz_in_pieces<Run>(data, size); }
 
 std::vector<std::string> fuzz_seeds() {
-    const std::string publish = frame(frame_publish, std::string("\x01\0\0\0", 4) + seeds::message(true));
-    const std::string other = frame(frame_publish, std::string(4, 0) + seeds::message(false), 7);
+    const std::string publish = frame(FramePublish, std::string("\x01\0\0\0", 4) + seeds::message(true));
+    const std::string other = frame(FramePublish, std::string(4, 0) + seeds::message(false), 7);
     const std::string credit = frame(FrameCredit, std::string("\x01\0\0\0\x02\0\0\0", 8));
     const std::string ack = frame(FrameAck, std::string("\x01\0\0\0\x01\x01\0\0\0\x02\0\0\0\0\0\0\0", 17));
     std::vector<std::string> all;

@@ -1,6 +1,6 @@
-// Any bytes as what neighbours send by their links, cut anywhere, while links come and go and are slow. Every copy that leaves must
-// be a whole FORWARD frame, with destinations that are not here and fewer hops than a message may take; when all connections are
-// closed, nothing is held.
+// Any bytes as what neighbours send by their links, cut anywhere, while links come and go and are slow. Every copy that
+// leaves must be a whole FORWARD frame, with destinations that are not here and fewer hops than a message may take;
+// when all connections are closed, nothing is held.
 #include "pieces.hpp"
 #include "seeds.hpp"
 #include "target.hpp"
@@ -17,9 +17,10 @@ constexpr uint32_t here = 1, neighbours[] = {2, 3}, bits = 64;
 Forwarder& shared(size_t way) {
     static std::unique_ptr<Forwarder> all[4];
     if (all[way]) return *all[way];
-    all[way] = std::make_unique<Forwarder>(
-        ForwarderOptions{.output_bytes_max = 4000, .memory_bytes_max = 20000, .login_frame_bytes_max = 300, .stall_ms = 3});
-    NetworkOptions options{.router = here, .flooding = way == 1, .hands_up = way == 2, .broadcast_above = way == 3 ? 1u : 0u};
+    all[way] = std::make_unique<Forwarder>(ForwarderOptions{
+        .output_bytes_max = 4000, .memory_bytes_max = 20000, .login_frame_bytes_max = 300, .stall_ms = 3});
+    NetworkOptions options{
+        .router = here, .flooding = way == 1, .hands_up = way == 2, .broadcast_above = way == 3 ? 1u : 0u};
     options.backlog_bytes_max = 3000;
     options.output_bytes_max = 1500;
     options.frame_bytes_max = 2048;
@@ -33,7 +34,7 @@ Forwarder& shared(size_t way) {
 
 struct Run {
     Forwarder& forwarder;
-    Outlets& out = forwarder.outlets();
+    OutputQueues& out = forwarder.output_queues();
     Network& network = forwarder.network();
     uint32_t connections[3] = {out.open(), out.open(), out.open()};  // two links, and one that has not greeted
     bool linked[2] = {};
@@ -73,7 +74,7 @@ struct Run {
     }
 
     static void check_copy(const Entry& entry) {
-        FUZZ_CHECK(entry.status == Entry::Status::Message && entry.type == frame_forward);
+        FUZZ_CHECK(entry.status == Entry::Status::Message && entry.type == FrameForward);
         ForwardHeader header;
         header.decode(entry.prefix.substr(4));
         FUZZ_CHECK(header.hops < UINT8_MAX);
@@ -89,7 +90,8 @@ struct Run {
                 std::erase(routers, here);
                 if (routers.empty()) continue;
                 for (const uint32_t neighbour : neighbours)
-                    network.relay(neighbour, routers, static_cast<uint8_t>(relayed->hops - 1), relayed->tag, relayed->message, now_ms);
+                    network.relay(neighbour, routers, static_cast<uint8_t>(relayed->hops - 1), relayed->tag,
+                                  relayed->message, now_ms);
             } else if (const auto* control = std::get_if<ControlFrame>(&event)) {
                 forwarder.handled(control->connection, now_ms);
             }
@@ -108,7 +110,10 @@ struct Run {
             case 3: out.check_stalls(now_ms); break;
             case 4: unlink(i); break;
             case 5: link(i); break;
-            case 6: forwarder.publish(seeds::message(true), now_ms, client); forwarder.enter(seeds::message(true), now_ms, client); break;
+            case 6:
+                forwarder.publish(seeds::message(true), now_ms, client);
+                forwarder.enter(seeds::message(true), now_ms, client);
+                break;
             default: answer(); break;
         }
         out.take_dirty();
@@ -134,7 +139,7 @@ std::string forward(const ForwardHeader& header, std::string_view message) {
     std::string payload;
     header.encode(payload);
     payload += message;
-    return frame(frame_forward, payload);
+    return frame(FrameForward, payload);
 }
 
 }  // namespace
@@ -151,8 +156,8 @@ std::vector<std::string> fuzz_seeds() {
     tagged = listed;
     tagged.tagged = true;
     tagged.tag = 300;
-    const std::string pieces[] = {forward(listed, seeds::message(true)), forward(broadcast, seeds::message(false)), frame(0x40, "\x05\x07"),
-                                  forward(tagged, seeds::message(true))};
+    const std::string pieces[] = {forward(listed, seeds::message(true)), forward(broadcast, seeds::message(false)),
+                                  frame(0x40, "\x05\x07"), forward(tagged, seeds::message(true))};
     std::vector<std::string> all;
     for (const int way : {0, 1, 2, 3}) {
         std::string input(1, static_cast<char>(way));

@@ -1,6 +1,6 @@
-// Any bytes as one message, as frames and as messages with lengths. What decodes must encode to the same bytes, and the index
-// must find for it whom the scan finds. The index reads some bytes before the end of a name or text, so the input stands at
-// the very beginning of a piece of memory.
+// Any bytes as one message, as frames and as messages with lengths. What decodes must encode to the same bytes, and the
+// index must find for it whom the scan finds. The index reads some bytes before the end of a name or text, so the input
+// stands at the very beginning of a piece of memory.
 #include <cstring>
 #include <memory>
 
@@ -27,11 +27,17 @@ void check_same_bytes(const MessageView& message) {
 class Subscribers {
 public:
     Subscribers() {
-        for (const auto& [name, value] : {std::pair<const char*, Value>{"a", Value::string("ab")}, {"a", Value::string("")}, {"b", Value::integer(-300)},
-                                          {"c", Value::real(1.5)}, {"n7", Value::integer(7)}, {"JMSType", Value::string("t")}})
+        for (const auto& [name, value] : {std::pair<const char*, Value>{"a", Value::string("ab")},
+                                          {"a", Value::string("")},
+                                          {"b", Value::integer(-300)},
+                                          {"c", Value::real(1.5)},
+                                          {"n7", Value::integer(7)},
+                                          {"JMSType", Value::string("t")}})
             for (const Op op : {Op::Eq, Op::Ne, Op::Lt, Op::Ge, Op::Exists}) add({seeds::constraint(op, name, value)});
-        for (const Op op : {Op::Prefix, Op::Suffix, Op::Contains, Op::Like}) add({seeds::constraint(op, "a", Value::string("b"))});
-        add({seeds::constraint(Op::Eq, "b", Value::integer(-300)), seeds::constraint(Op::Eq, "d", Value::boolean(true))});
+        for (const Op op : {Op::Prefix, Op::Suffix, Op::Contains, Op::Like})
+            add({seeds::constraint(op, "a", Value::string("b"))});
+        add({seeds::constraint(Op::Eq, "b", Value::integer(-300)),
+             seeds::constraint(Op::Eq, "d", Value::boolean(true))});
         add({seeds::constraint(Op::Eq, "b", Value::integer(-300)), seeds::constraint(Op::Gt, "c", Value::integer(1))});
         add({seeds::constraint(Op::Lt, "b", Value::integer(0)), seeds::constraint(Op::Gt, "c", Value::integer(1))});
     }
@@ -87,9 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     switch (data[0] & 3) {
         case 0: batch.decode_message(input, options); break;
         case 1: batch.decode_messages(input, options); break;
-        default:
-            options.stop_at_control = data[0] & 1;
-            batch.decode_frames(input, options);
+        default: options.stop_at_control = data[0] & 1; batch.decode_frames(input, options);
     }
     check(batch, input);
     static Subscribers subscribers;
@@ -101,6 +105,7 @@ std::vector<std::string> fuzz_seeds() {
     const std::string one = seeds::message(true), two = seeds::message(false), many = seeds::many_attributes();
     std::string prefixed;
     Writer(prefixed).fixed(static_cast<uint32_t>(one.size()));
-    const std::string frames = frame(frame_publish, std::string(4, 0) + one) + frame(0x20, "hello") + frame(frame_deliver, std::string(16, 1) + two);
+    const std::string frames = frame(FramePublish, std::string(4, 0) + one) + frame(0x20, "hello") +
+                               frame(FrameDeliver, std::string(16, 1) + two);
     return {"\x7C" + one, "\x7C" + two, "\x7C" + many, "\x7D" + prefixed + one, "\x7E" + frames, "\x7F" + frames};
 }

@@ -13,7 +13,8 @@ int fuzz_in_pieces(const uint8_t* data, size_t size) {
     while (at + 2 <= size) {
         const uint8_t choice = data[at];
         const size_t length = std::min<size_t>(data[at + 1], size - at - 2);
-        run.forwarder.feed(run.connections[choice % 3], {reinterpret_cast<const char*>(data) + at + 2, length}, run.now_ms);
+        run.forwarder.feed(run.connections[choice % 3], {reinterpret_cast<const char*>(data) + at + 2, length},
+                           run.now_ms);
         run.step(choice);
         at += 2 + length;
     }

@@ -1,5 +1,5 @@
-// Any bytes as a predicate. Its constraints are then asked about every value the predicate holds; a LIKE pattern is compared
-// with a plain matcher that tries everything.
+// Any bytes as a predicate. Its constraints are then asked about every value the predicate holds; a LIKE pattern is
+// compared with a plain matcher that tries everything.
 #include "seeds.hpp"
 #include "target.hpp"
 
@@ -11,18 +11,23 @@ constexpr size_t tried_bytes_max = 40;  // the plain matcher takes exponential t
 
 bool like_plainly(std::string_view pattern, std::string_view text) {
     if (pattern.empty()) return text.empty();
-    if (pattern[0] == '%') return like_plainly(pattern.substr(1), text) || (!text.empty() && like_plainly(pattern, text.substr(utf8_length(text[0]))));
+    if (pattern[0] == '%')
+        return like_plainly(pattern.substr(1), text) ||
+               (!text.empty() && like_plainly(pattern, text.substr(utf8_length(text[0]))));
     if (text.empty()) return false;
     if (pattern[0] == '_') return like_plainly(pattern.substr(1), text.substr(utf8_length(text[0])));
     if (pattern[0] == '\\' && pattern.size() > 1) pattern.remove_prefix(1);
     return pattern[0] == text[0] && like_plainly(pattern.substr(1), text.substr(1));
 }
 
-size_t percents(std::string_view pattern) { return static_cast<size_t>(std::count(pattern.begin(), pattern.end(), '%')); }
+size_t percents(std::string_view pattern) {
+    return static_cast<size_t>(std::count(pattern.begin(), pattern.end(), '%'));
+}
 
 void ask(const Constraint& constraint, const Value& value) {
     const bool answer = holds(constraint, value);
-    if (constraint.op == Op::Like && value.type == Type::String && value.s.size() < tried_bytes_max && percents(constraint.value.s) < 4)
+    if (constraint.op == Op::Like && value.type == Type::String && value.s.size() < tried_bytes_max &&
+        percents(constraint.value.s) < 4)
         FUZZ_CHECK(answer == (like_plainly(constraint.value.s, value.s) != constraint.negated));
 }
 

@@ -26,7 +26,10 @@ inline std::string frame(uint8_t type, std::string_view payload, uint16_t sessio
 inline std::string message(bool headers) {
     std::string out;
     MessageWriter writer(out);
-    writer.begin(headers ? 5 : 2, 7, "0123456789abcdef", headers ? "ticks.xyz" : "b\xC3\xBC" "ro");
+    writer.begin(headers ? 5 : 2, 7, "0123456789abcdef",
+                 headers ? "ticks.xyz"
+                         : "b\xC3\xBC"
+                           "ro");
     if (headers) {
         writer.attribute("JMSCorrelationID", Value::string("c"));
         writer.attribute("JMSType", Value::string("t"));
@@ -78,7 +81,10 @@ inline std::string program() {
     std::string out;
     Writer writer(out);
     const auto code = [&](Code one) { writer.u8(static_cast<uint8_t>(one)); };
-    const auto attribute = [&](std::string_view name) { code(Code::Attr); writer.name(name); };
+    const auto attribute = [&](std::string_view name) {
+        code(Code::Attr);
+        writer.name(name);
+    };
     attribute("b");
     code(Code::Const);
     writer.value(Value::integer(20));

@@ -1,6 +1,6 @@
-// Any bytes as what STOMP clients of every version send, cut anywhere. What becomes a message must decode, and what is delivered
-// of it must be frames again; when all connections are closed, nothing is held. A frame that is filled in as a form becomes the
-// same as one that is taken to pieces.
+// Any bytes as what STOMP clients of every version send, cut anywhere. What becomes a message must decode, and what is
+// delivered of it must be frames again; when all connections are closed, nothing is held. A frame that is filled in
+// from a template becomes the same as one that is taken to pieces.
 #include "seeds.hpp"
 #include "target.hpp"
 #include "tidings/forwarding/forwarder.hpp"
@@ -11,7 +11,8 @@ using seeds::everything;
 namespace {
 
 Forwarder& shared() {
-    static Forwarder forwarder({.output_bytes_max = 2000, .memory_bytes_max = 20000, .login_frame_bytes_max = 300, .stall_ms = 3});
+    static Forwarder forwarder(
+        {.output_bytes_max = 2000, .memory_bytes_max = 20000, .login_frame_bytes_max = 300, .stall_ms = 3});
     return forwarder;
 }
 
@@ -27,7 +28,7 @@ void check_output(std::string_view output) {
     }
 }
 
-// What became of a frame, but for the id and the number of its receipt; and how that is called.
+// The result of a frame, but for the id and the number of its receipt; and the receipt's name.
 std::pair<std::string, std::optional<std::string>> made(const Scratch& out, StompState& state) {
     std::string bytes{std::string_view(out)};
     uint32_t receipt;
@@ -37,7 +38,7 @@ std::pair<std::string, std::optional<std::string>> made(const Scratch& out, Stom
     return {bytes, name ? std::optional(std::string(*name)) : std::nullopt};
 }
 
-void check_forms(std::string_view data, StompVersion version) {
+void check_templates(std::string_view data, StompVersion version) {
     static constexpr size_t bytes_max = 2048;
     static StompFramer framer;
     static StompFrame frame;
@@ -47,7 +48,8 @@ void check_forms(std::string_view data, StompVersion version) {
     state.version = version;
     bool filled = false;
     try {
-        for (size_t searched = 0; framer.next(data, bytes_max, searched, frame); data.remove_prefix(frame.size), filled = false) {
+        for (size_t searched = 0; framer.next(data, bytes_max, searched, frame);
+             data.remove_prefix(frame.size), filled = false) {
             if (frame.command != "SEND") continue;
             again.clear(), anew.clear();
             if (const size_t bytes = sender.write_again(data, bytes_max, state, 1000, again)) {
@@ -68,7 +70,7 @@ void check_forms(std::string_view data, StompVersion version) {
 
 struct Run {
     Forwarder& forwarder = shared();
-    Outlets& out = forwarder.outlets();
+    OutputQueues& out = forwarder.output_queues();
     uint32_t sender = out.open(), receiver = out.open(), direct, mailbox;
 
     explicit Run(uint8_t choice) {
@@ -80,7 +82,8 @@ struct Run {
         forwarder.stomp(receiver).version = static_cast<StompVersion>(choice / 3 % 3);
         forwarder.stomp(sender).temporary = "tmp.1.";
         forwarder.stomp(sender).transactions = {{"t", 3}};
-        forwarder.stomp(sender).labels = {{1, {"MESSAGE\nsubscription:a\n", StompState::Acks::Each}}, {2, {"MESSAGE\n", StompState::Acks::Cumulative}}};
+        forwarder.stomp(sender).labels = {{1, {"MESSAGE\nsubscription:a\n", StompState::Acks::Each}},
+                                          {2, {"MESSAGE\n", StompState::Acks::Cumulative}}};
         std::vector<StompTypes::Rule> rules;
         if (choice & 64) rules = {{"a.>", false, "n", StompType::Int}, {"a.>", false, "x", StompType::Float}};
         forwarder.stomp_types().set(rules);
@@ -142,7 +145,8 @@ struct Run {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size < 2) return 0;
-    if (data[1] % 4 == 0) check_forms({reinterpret_cast<const char*>(data) + 2, size - 2}, static_cast<StompVersion>(data[0] % 3));
+    if (data[1] % 4 == 0)
+        check_templates({reinterpret_cast<const char*>(data) + 2, size - 2}, static_cast<StompVersion>(data[0] % 3));
     Run run(data[0]);
     const size_t piece = data[1] + size_t{1};
     for (size_t at = 2; at < size; at += piece) {

@@ -1,9 +1,10 @@
 // Loaded before the C library (LD_PRELOAD), this notes what a process writes to the files of one directory and what it
-// syncs, in order, so that the disk after a power failure at any instant can be made from it: `hardening.kills.power_loss`.
+// syncs, in order, so that the disk after a power failure at any instant can be made from it:
+// `hardening.kills.power_loss`.
 //
 //   DISK_LOG_DIR   the directory;  DISK_LOG   the file to note it in
 //
-// A note: u32 kind, u32 file, u64 offset, u64 length, and for names and writes so many bytes.
+// A note: u32 kind, u32 file, u64 offset, u64 length, and for names and writes `length` bytes.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/types.h>

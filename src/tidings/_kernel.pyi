@@ -20,7 +20,7 @@ class BlockRing:
 
     def send(self, socket: int, messages_max: int) -> int:
         """
-        The rest of what was begun, then blocks of no more than so many messages together, as far as the socket takes them; returns the messages of those begun. OSError if the connection is gone.
+        Sends the rest of what was begun, then blocks of at most `messages_max` messages together, as far as the socket takes them; returns the messages of those begun. OSError if the connection is gone.
         """
 
     @property
@@ -59,6 +59,69 @@ class Bloom:
     @staticmethod
     def from_bytes(data: bytes) -> Bloom: ...
 
+class Pace:
+    """
+    Counts the reads of all connections, and the further reads of one of them that need not be reported.
+    """
+
+    def __init__(self, small_bytes: int, held_up_ms: int) -> None: ...
+
+    @property
+    def reads(self) -> int: ...
+
+    @reads.setter
+    def reads(self, arg: int, /) -> None: ...
+
+    @property
+    def connection(self) -> int: ...
+
+    @connection.setter
+    def connection(self, arg: int, /) -> None: ...
+
+    @property
+    def left(self) -> int: ...
+
+    @left.setter
+    def left(self, arg: int, /) -> None: ...
+
+    @property
+    def on_read(self) -> Callable[[], None] | None: ...
+
+    @on_read.setter
+    def on_read(self, call: Callable[[], None] | None, /) -> None: ...
+
+    def counts(self, connection: int) -> bool:
+        """True if a small read of this connection need not be reported."""
+
+class ClientInput:
+    """Input from a client's socket."""
+
+    def __init__(self, forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> None: ...
+
+    def buffer(self, sizehint: int) -> memoryview: ...
+
+    def take(self, size: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @number.setter
+    def number(self, arg: int, /) -> None: ...
+
+    @property
+    def heard_ms(self) -> int: ...
+
+    @heard_ms.setter
+    def heard_ms(self, arg: int, /) -> None: ...
+
+    @property
+    def watched(self) -> bool: ...
+
+    @watched.setter
+    def watched(self, arg: bool, /) -> None: ...
+
 def decode_message(data: object) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
 
 def encode_message(persistent: bool, queue: bool, priority: int, id: bytes, destination: str, headers: tuple[str | None, str | None, str | None, int | None, int | None], properties: object, body: bytes) -> bytes: ...
@@ -67,7 +130,7 @@ def encode_messages(messages: list[tuple[bool, bool, int, bytes, str, tuple[str 
     """Each message after its length as u32."""
 
 class MessageBatch:
-    """What one socket read returned, decoded in one call."""
+    """The bytes of one socket read, decoded in one call."""
 
     @staticmethod
     def from_frames(data: object, payload_bytes_max: int = 1048576, stop_at_control: bool = False, derived: int = 31) -> MessageBatch: ...
@@ -84,7 +147,7 @@ class MessageBatch:
 
     @property
     def broken(self) -> int:
-        """How many entries are broken."""
+        """Number of broken entries."""
 
     @property
     def consumed(self) -> int: ...
@@ -118,7 +181,7 @@ def predicate_check(blob: object) -> None:
 
 def holds(constraint: object, value: object | None) -> bool:
     """
-    Whether an encoded constraint is true of a value (None: the attribute is missing).
+    True if an encoded constraint holds for a value (None: the attribute is missing).
     """
 
 class Budget:
@@ -130,7 +193,7 @@ class Budget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the last filter was given up."""
+        """True if the last filter was given up."""
 
     @property
     def taken(self) -> int:
@@ -142,7 +205,7 @@ FILTER_STEPS: int = 1024
 
 def like(pattern: str, text: str, budget: Budget) -> bool:
     """
-    Whether a text matches a LIKE pattern; no answer if the budget is exhausted.
+    True if a text matches a LIKE pattern; no answer if the budget is exhausted.
     """
 
 class Program:
@@ -156,8 +219,12 @@ class Program:
     def evaluate_one(self, batch: MessageBatch, i: int, budget: Budget) -> bool | None:
         """The truth of entry i; None: unknown, or the budget is exhausted."""
 
-def now_ms() -> int:
-    """Milliseconds since 1970."""
+class Encoder:
+    def __init__(self, bits: int, hashes: int, key: int, graded: bool) -> None: ...
+
+    def vectors(self, batch: MessageBatch) -> Annotated[NDArray[numpy.uint64], dict(shape=(None, None))]: ...
+
+    def elements(self, batch: MessageBatch) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.uint64], dict(shape=(None,))]]: ...
 
 class Forwarder:
     """
@@ -180,12 +247,12 @@ class Forwarder:
     def skip(self, connection: int) -> None: ...
 
     def transacted(self, connection: int, session: int, on: bool) -> None:
-        """Whether messages of this session wait for a commit."""
+        """Sets if messages of this session wait for a commit."""
 
     def ignore(self, connection: int) -> None: ...
 
     def record_in(self, tracker: Tracker) -> None:
-        """What passes from now on is recorded there."""
+        """Records all messages from now on there."""
 
     def set_subscriber(self, connection: int, subscriber: int) -> None: ...
 
@@ -208,7 +275,7 @@ class Forwarder:
     def resume(self, connection: int, now_ms: int) -> int: ...
 
     def events(self) -> list[tidings.kernel.events.PlaneEvent]:
-        """What only Python can do, in order."""
+        """Takes what only Python can handle, in order."""
 
     def has_events(self) -> bool: ...
 
@@ -221,7 +288,7 @@ class Forwarder:
 
     def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]:
         """
-        Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.
+        Messages and deliveries by destination since counting began; the empty name is all those beyond the first thousand.
         """
 
     def feeds(self) -> int:
@@ -242,7 +309,7 @@ class Forwarder:
 
     def take_overruns(self) -> list[tuple[int, int]]:
         """
-        Mailbox sinks whose filters were given up since the last call, and for how many messages; subscribers of direct sinks are told.
+        Mailbox sinks whose filters were given up since the last call, and for how many messages; subscribers of direct sinks are notified.
         """
 
     def matcher_bytes(self) -> int: ...
@@ -286,7 +353,7 @@ class Forwarder:
     def write_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]: ...
 
     def set_socket(self, connection: int, socket: int) -> None:
-        """Where `write_all` writes its output; -1: nowhere."""
+        """Sets the socket that `write_all` writes its output to; -1: none."""
 
     def written_ms(self, connection: int) -> int:
         """When there was output for it last."""
@@ -318,7 +385,7 @@ class Forwarder:
         """The session of a transaction; 0: it has ended."""
 
     def stomp_receipt(self, connection: int, receipt: int) -> bytes | None:
-        """How the client calls a receipt that is answered now."""
+        """The client's name for a receipt that is answered now."""
 
     def stomp_types(self, rules: Sequence[tuple[str, bool, str, int]]) -> None: ...
 
@@ -347,69 +414,6 @@ class Forwarder:
     def relay(self, neighbour: int, routers: Sequence[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool: ...
 
     def network_stats(self) -> dict[str, int]: ...
-
-class Pace:
-    """
-    Reads of all connections, and how many more of one of them nobody needs to hear of.
-    """
-
-    def __init__(self, small_bytes: int, held_up_ms: int) -> None: ...
-
-    @property
-    def reads(self) -> int: ...
-
-    @reads.setter
-    def reads(self, arg: int, /) -> None: ...
-
-    @property
-    def connection(self) -> int: ...
-
-    @connection.setter
-    def connection(self, arg: int, /) -> None: ...
-
-    @property
-    def left(self) -> int: ...
-
-    @left.setter
-    def left(self, arg: int, /) -> None: ...
-
-    @property
-    def on_read(self) -> Callable[[], None] | None: ...
-
-    @on_read.setter
-    def on_read(self, call: Callable[[], None] | None, /) -> None: ...
-
-    def counts(self, connection: int) -> bool:
-        """Whether a small read of this connection is just one more."""
-
-class Intake:
-    """What comes from a client's socket."""
-
-    def __init__(self, forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> None: ...
-
-    def buffer(self, sizehint: int) -> memoryview: ...
-
-    def take(self, size: int) -> None: ...
-
-    def close(self) -> None: ...
-
-    @property
-    def number(self) -> int: ...
-
-    @number.setter
-    def number(self, arg: int, /) -> None: ...
-
-    @property
-    def heard_ms(self) -> int: ...
-
-    @heard_ms.setter
-    def heard_ms(self, arg: int, /) -> None: ...
-
-    @property
-    def watched(self) -> bool: ...
-
-    @watched.setter
-    def watched(self, arg: bool, /) -> None: ...
 
 class Matcher:
     """The exact matcher: an index over subscribers' predicates."""
@@ -441,11 +445,11 @@ class Matcher:
 
     @property
     def derived_mask(self) -> int:
-        """Which derived attributes batches must show, as bits."""
+        """The derived attributes that batches must show, as bits."""
 
     def limit(self, steps: int, in_doubt: bool) -> None:
         """
-        Sets the most steps for one message, and whether a filter that was given up counts as satisfied.
+        Sets the most steps for one message, and if a filter that was given up counts as satisfied.
         """
 
     @property
@@ -493,14 +497,7 @@ class LinearMatcher:
 
     @property
     def derived_mask(self) -> int:
-        """Which derived attributes batches must show, as bits."""
-
-class Encoder:
-    def __init__(self, bits: int, hashes: int, key: int, graded: bool) -> None: ...
-
-    def vectors(self, batch: MessageBatch) -> Annotated[NDArray[numpy.uint64], dict(shape=(None, None))]: ...
-
-    def elements(self, batch: MessageBatch) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.uint64], dict(shape=(None,))]]: ...
+        """The derived attributes that batches must show, as bits."""
 
 class EncodedMatrix:
     def __init__(self, bits: int) -> None: ...
@@ -553,10 +550,18 @@ class ElementMatrix:
     def memory_bytes(self) -> int: ...
 
 def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)], messages: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> int:
-    """How many pairs match, found one by one: the yardstick."""
+    """Number of pairs that match, compared one by one: the baseline."""
 
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+
+def keep_large_blocks() -> None:
+    """
+    Sets the process's allocator: large blocks of memory stay in the heap for a while.
+    """
 
 class RecentIds:
     """The ids of the last messages: between `least` and twice as many."""
@@ -605,7 +610,7 @@ class Tracker:
 
     def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, int, bool] | None:
         """
-        The filter in memory that matches this time: sequence, how many ids are hashed in how many bits, whether it holds the id.
+        The filter in memory that matches this time: sequence, number of ids, number of bits, and if it holds the id.
         """
 
     def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:

@@ -1,8 +1,10 @@
-// Any bytes as what an AMQP client sends, cut anywhere, into the engine of Qpid Proton. The engine is used call by call as
-// src/tidings/protocols/amqp*.py use it, with a broker that says yes to everything and sends back what it gets. No bytes are read
-// beyond those that came, nothing is used after it was freed or never freed, and what the client is sent is frames.
+// Any bytes as what an AMQP client sends, cut anywhere, into the engine of Qpid Proton. The engine is used call by call
+// as src/tidings/protocols/amqp*.py use it, with a broker that says yes to everything and sends back what it gets. No
+// bytes are read beyond those that came, nothing is used after it was freed or never freed, and what the client is sent
+// is frames.
 //
-// scripts/fuzz-amqp builds and runs it; the seeds are files in the folder that AMQP_SEEDS names (hardening.fuzz.amqp_streams).
+// scripts/fuzz-amqp builds and runs it; the seeds are files in the folder that AMQP_SEEDS names
+// (hardening.fuzz.amqp_streams).
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -23,11 +25,13 @@ uint32_t big_endian(std::string_view bytes) {
     return value;
 }
 
-// Sizes as long as their frames are: what was cut out of one or put into it then gets further than to the next frame's header.
+// Sizes as long as their frames are: what was cut out of one or put into it then gets further than to the next frame's
+// header.
 void mend_sizes(std::string& stream) {
     size_t last = std::string::npos;
     const auto end = [&](size_t at) {
-        for (int i = 0; last != std::string::npos && i < 4; ++i) stream[last + i] = static_cast<char>((at - last) >> (24 - 8 * i));
+        for (int i = 0; last != std::string::npos && i < 4; ++i)
+            stream[last + i] = static_cast<char>((at - last) >> (24 - 8 * i));
     };
     for (size_t at = 0; at + 11 <= stream.size(); ++at) {
         const bool starts = stream[at + 4] == 2 && stream[at + 5] == 0 && stream[at + 8] == 0 && stream[at + 9] == 0x53;
@@ -38,14 +42,16 @@ void mend_sizes(std::string& stream) {
     end(stream.size());
 }
 
-// The log-in, which a session of ours reads itself: the values of its frames are Proton's to decode. Returns whether to go on.
+// The login, which a session of ours reads itself: the values of its frames are Proton's to decode. Returns whether to
+// go on.
 bool log_in(std::string_view& stream) {
     if (!stream.starts_with(sasl_header)) return true;
     stream.remove_prefix(sasl_header.size());
     while (!stream.starts_with(amqp_header)) {
         if (stream.size() < 8) return false;
         const size_t size = big_endian(stream), start = size_t{4} * static_cast<uint8_t>(stream[4]);
-        if (stream[5] != 1 || start < 8 || start > size || size > sasl_frame_bytes_max || size > stream.size()) return false;
+        if (stream[5] != 1 || start < 8 || start > size || size > sasl_frame_bytes_max || size > stream.size())
+            return false;
         if (!decode_values(stream.substr(start, size - start), 1)) return false;
         stream.remove_prefix(size);
     }

@@ -1,5 +1,5 @@
-// Links as src/tidings/protocols/amqp/consumer.py and amqp_producer.py treat them. What the broker would be asked is answered later, as
-// it is there: by then a link may have ended, or its session may be gone.
+// Links as src/tidings/protocols/amqp/consumer.py and amqp_producer.py treat them. What the broker would be asked is
+// answered later, as it is there: by then a link may have ended, or its session may be gone.
 #pragma once
 #include <proton/connection.h>
 #include <proton/delivery.h>
@@ -26,8 +26,8 @@ constexpr int producer_credit = 500, slice = 256;
 
 struct Refused {};
 
-// What Python's objects hold of Proton's. They let go one by one, or, when the collector of garbage finds them, all at once in the
-// order in which they were made.
+// References from Python's objects to Proton's. They are released one by one, or, when the garbage collector finds
+// them, all at once in the order in which they were made.
 class Holds {
 public:
     template <class T>
@@ -80,7 +80,7 @@ inline void put_symbols(pn_data_t* data, std::initializer_list<const char*> name
 
 class Link;
 
-// What the broker was asked, and the link that asked.
+// A question to the broker, and the link that asked it.
 struct Asked {
     std::function<void()> then;
     std::shared_ptr<Link> who;
@@ -89,7 +89,7 @@ struct Asked {
 struct Broker {
     Holds holds;
     std::vector<Asked> asked;
-    std::vector<std::shared_ptr<Link>> ending;  // detached, and waiting for the broker's word
+    std::vector<std::shared_ptr<Link>> ending;               // detached, and waiting for the broker's word
     std::string message = std::string("\0Sw\xA1\4text", 9);  // what consumers get: the last that a producer sent
 };
 

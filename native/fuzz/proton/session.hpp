@@ -1,5 +1,5 @@
-// A session of ours in C++: what src/tidings/protocols/amqp/session.py makes of the events of a connection. Objects of Proton's that the Python
-// code holds are held here too, for as long.
+// A session of ours in C++: what src/tidings/protocols/amqp/session.py makes of the events of a connection. Objects of
+// Proton's that the Python code holds are held here too, for as long.
 #pragma once
 #include <sanitizer/asan_interface.h>
 
@@ -17,7 +17,8 @@ public:
         pn_transport_set_max_frame(transport_, 64 << 10);
         pn_transport_set_channel_max(transport_, 255);
         pn_transport_set_idle_timeout(transport_, 60000);
-        pn_logger_set_log_sink(pn_transport_logger(transport_), [](intptr_t, pn_log_subsystem_t, pn_log_level_t, const char*) {}, 0);
+        pn_logger_set_log_sink(
+            pn_transport_logger(transport_), [](intptr_t, pn_log_subsystem_t, pn_log_level_t, const char*) {}, 0);
         FUZZ_CHECK(pn_transport_bind(transport_, connection_) == 0);
     }
 
@@ -92,7 +93,7 @@ private:
         }
     }
 
-    // What the broker has to say to what it was asked.
+    // The broker's answers to what it was asked.
     void answer() {
         for (int rounds = 0; rounds < 3 && !broker_.asked.empty(); ++rounds) {
             for (const Asked& one : std::exchange(broker_.asked, {})) {
@@ -134,8 +135,12 @@ private:
             case PN_LINK_REMOTE_OPEN: attach(pn_event_link(event)); break;
             case PN_LINK_REMOTE_CLOSE: detach(pn_event_link(event), true); break;
             case PN_LINK_REMOTE_DETACH: detach(pn_event_link(event), false); break;
-            case PN_LINK_FLOW: if (Link* ours = find(pn_event_link(event))) ours->flow(); break;
-            case PN_DELIVERY: if (Link* ours = find(pn_event_link(event))) ours->updated(pn_event_delivery(event)); break;
+            case PN_LINK_FLOW:
+                if (Link* ours = find(pn_event_link(event))) ours->flow();
+                break;
+            case PN_DELIVERY:
+                if (Link* ours = find(pn_event_link(event))) ours->updated(pn_event_delivery(event));
+                break;
             case PN_TRANSPORT_ERROR: {
                 pn_condition_t* const why = pn_transport_condition(transport_);
                 check_text(pn_condition_get_name(why));

@@ -23,7 +23,9 @@ inline void look_at(pn_data_t* data, int depth = depth_max) {
         case PN_BINARY: look_at(pn_data_get_binary(data)); break;
         case PN_STRING: look_at(pn_data_get_string(data)); break;
         case PN_SYMBOL: look_at(pn_data_get_symbol(data)); break;
-        case PN_ARRAY: seen = static_cast<uint8_t>(pn_data_get_array(data) + pn_data_get_array_type(data)); [[fallthrough]];
+        case PN_ARRAY:
+            seen = static_cast<uint8_t>(pn_data_get_array(data) + pn_data_get_array_type(data));
+            [[fallthrough]];
         case PN_DESCRIBED:
         case PN_LIST:
         case PN_MAP:
@@ -44,7 +46,7 @@ inline bool look_at_first(pn_data_t* data) {
     return any;
 }
 
-// Whether Proton can send it.
+// True if Proton can send it.
 inline bool encodable(pn_data_t* data) {
     char encoded[8192];
     return pn_data_size(data) == 0 || pn_data_encode(data, encoded, sizeof encoded) >= 0;

@@ -42,6 +42,7 @@ from tidings.broker.tuning.capacity_observer import Observer, watch
 from tidings.broker.tuning.gc_tuning import collect_seldom
 from tidings.errors import ConfigError, TidingsError
 from tidings.extras import install_command, installed
+from tidings.kernel.heap import keep_large_blocks
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
 from tidings.store.sqlite.store import SqliteStore
@@ -81,6 +82,7 @@ class BrokerMain:
 
     async def run(self) -> int:
         """Start, serve and stop; returns the exit status."""
+        keep_large_blocks()  # the process is the broker's alone
         configuration = self.configuration
         self._broker = Broker(
             configuration.settings(),

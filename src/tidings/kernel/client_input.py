@@ -1,13 +1,13 @@
-"""What comes from the sockets of clients, as far as that needs no line of Python (native/bindings/intake.cpp)."""
+"""What comes from the sockets of clients, as far as that needs no line of Python (native/bindings/client_input.cpp)."""
 
 from collections.abc import Callable
 
-from tidings._kernel import Intake, Pace
+from tidings._kernel import ClientInput, Pace
 from tidings.kernel.forwarder import Forwarder
 
-__all__ = ["Intake", "Pace", "open_intake"]
+__all__ = ["ClientInput", "Pace", "open_client_input"]
 
 
-def open_intake(forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> Intake:
+def open_client_input(forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> ClientInput:
     """Of one client. `rest` is told what a read has left to do: flags, whether it was small, the pause before it."""
-    return Intake(forwarder, pace, rest)
+    return ClientInput(forwarder, pace, rest)

@@ -22,6 +22,7 @@ from tidings.broker.server import Broker
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.tuning.gc_tuning import collect_seldom
 from tidings.kernel.client_input import Pace
+from tidings.kernel.heap import keep_large_blocks
 from tidings.lab.servers import READS_FILE
 from tidings.node.protocol_session import ProtocolSession
 from tidings.node.settings import NodeSettings
@@ -52,6 +53,7 @@ SESSIONS: dict[str, Callable[[], ProtocolSession]] = {"native": NativeSession, "
 
 
 async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> None:
+    keep_large_blocks()
     broker = Broker(NodeSettings(), SqliteStore(data / "store.db"), tracking=tracking)
     await broker.start([])
     collect_seldom()

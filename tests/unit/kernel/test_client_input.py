@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tidings.errors import UsageError
-from tidings.kernel.client_input import Intake, Pace, open_intake
+from tidings.kernel.client_input import ClientInput, Pace, open_client_input
 from tidings.kernel.codec import encode_message
 from tidings.kernel.forwarder import DirectSink, Flag, Forwarder
 from tidings.model.codec import encode_frame, encode_predicate
@@ -32,16 +32,16 @@ class World:
             self.forwarder.log_in(number, 1 << 20, False)
         self.forwarder.set_socket(subscriber, reader.fileno())
         self.forwarder.subscribe(DirectSink(subscriber, 1, encode_predicate(Predicate.always()), credit=1000))
-        self.intake = open_intake(self.forwarder, self.pace, self.rest)
-        self.intake.number = self.publisher
-        self.intake.watched = False
+        self.client_input = open_client_input(self.forwarder, self.pace, self.rest)
+        self.client_input.number = self.publisher
+        self.client_input.watched = False
 
     def rest(self, flags: int, small: bool, pause_ms: int) -> None:
         self.told.append((flags, small, pause_ms))
 
     def take(self, data: bytes) -> None:
-        self.intake.buffer(1 << 16)[: len(data)] = data
-        self.intake.take(len(data))
+        self.client_input.buffer(1 << 16)[: len(data)] = data
+        self.client_input.take(len(data))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_half_a_frame_is_nothing_to_tell(world: World) -> None:
 
 def test_whoever_watches_is_told_of_every_read(world: World) -> None:
     world.pace.connection, world.pace.left = world.publisher, 5
-    world.intake.watched = True
+    world.client_input.watched = True
     world.take(ONE)
     world.take(ONE[:10])
     assert [flags for flags, _, _ in world.told] == [Flag.OUTPUT, 0]
@@ -93,12 +93,12 @@ def test_whoever_watches_is_told_of_every_read(world: World) -> None:
 
 def test_a_long_pause_is_told_of(world: World) -> None:
     world.pace.connection, world.pace.left = world.publisher, 5
-    world.intake.heard_ms -= HELD_UP_MS
-    before = world.intake.heard_ms
+    world.client_input.heard_ms -= HELD_UP_MS
+    before = world.client_input.heard_ms
     world.take(ONE)
     ((_, _, pause_ms),) = world.told
     assert pause_ms >= HELD_UP_MS
-    assert world.intake.heard_ms == before + pause_ms
+    assert world.client_input.heard_ms == before + pause_ms
 
 
 def test_a_large_read_is_fed_and_told_of(world: World, pair: tuple[socket.socket, socket.socket]) -> None:
@@ -130,41 +130,41 @@ def test_what_python_raises_reaches_the_caller(world: World) -> None:
     def rest(flags: int, small: bool, pause_ms: int) -> None:
         raise LookupError("there")
 
-    intake = open_intake(world.forwarder, world.pace, rest)
-    intake.number = world.publisher
-    intake.buffer(0)[: len(ONE)] = ONE
+    client_input = open_client_input(world.forwarder, world.pace, rest)
+    client_input.number = world.publisher
+    client_input.buffer(0)[: len(ONE)] = ONE
     with pytest.raises(LookupError, match="there"):
-        intake.take(len(ONE))
+        client_input.take(len(ONE))
 
 
 def test_it_may_be_closed_while_python_is_told(world: World) -> None:
     told: list[int] = []
 
     def rest(flags: int, small: bool, pause_ms: int) -> None:
-        intake.close()
+        client_input.close()
         told.append(flags)
 
-    intake = open_intake(world.forwarder, world.pace, rest)
-    del rest  # from now on the intake alone has it
-    intake.number = world.publisher
-    intake.buffer(0)[: len(ONE)] = ONE
-    intake.take(len(ONE))
+    client_input = open_client_input(world.forwarder, world.pace, rest)
+    del rest  # from now on the client_input alone has it
+    client_input.number = world.publisher
+    client_input.buffer(0)[: len(ONE)] = ONE
+    client_input.take(len(ONE))
     assert told == [Flag.OUTPUT]
 
 
 def test_before_it_is_open_and_beyond_the_buffer_nothing_is_taken(world: World) -> None:
     with pytest.raises(UsageError, match="E_FEED"):
-        open_intake(world.forwarder, world.pace, world.rest).take(1)
+        open_client_input(world.forwarder, world.pace, world.rest).take(1)
     with pytest.raises(UsageError, match="E_FEED"):
-        world.intake.take(1 << 30)
+        world.client_input.take(1 << 30)
 
 
 class Connection:
-    """As a client's: it has an intake that calls it."""
+    """As a client's: it has an client_input that calls it."""
 
     def __init__(self, forwarder: Forwarder, pace: Pace) -> None:
-        self.intake: Intake = open_intake(forwarder, pace, self.rest)
-        self.take = self.intake.take
+        self.client_input: ClientInput = open_client_input(forwarder, pace, self.rest)
+        self.take = self.client_input.take
 
     def rest(self, flags: int, small: bool, pause_ms: int) -> None: ...
 
@@ -177,7 +177,7 @@ def test_a_connection_and_its_intake_go_together(closed: bool) -> None:
     gc.disable()
     try:
         if closed:
-            connection.intake.close()
+            connection.client_input.close()
             with pytest.raises(UsageError, match="E_FEED"):
                 connection.take(1)
         del connection

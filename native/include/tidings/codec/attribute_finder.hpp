@@ -1,5 +1,5 @@
-// Finds a message's attributes by name. Few are looked through; of many an index is made when the first is asked for, so
-// that a program that names thousands of attributes of a message that has thousands does not multiply the two.
+// Finds a message's attributes by name. Few are looked through; of many an index is made when the first is asked for,
+// so that a program that names thousands of attributes of a message that has thousands does not multiply the two.
 #pragma once
 #include <algorithm>
 #include <bit>

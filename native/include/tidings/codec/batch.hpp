@@ -1,4 +1,4 @@
-// What one socket read returned, decoded in one call. A broken message is an entry with an error and does not stop the
+// The bytes of one socket read, decoded in one call. A broken message is an entry with an error and does not stop the
 // others; only a frame that is too long does, because nothing after its length can be trusted to be worth waiting for.
 // All storage is reused by the next decode.
 #pragma once
@@ -13,7 +13,17 @@
 namespace tidings {
 
 inline constexpr size_t frame_header_bytes = 8;
-inline constexpr uint8_t frame_publish = 0x10, frame_deliver = 0x11, frame_forward = 0x41;
+
+enum FrameType : uint8_t {
+    FramePublish = 0x10,
+    FrameDeliver = 0x11,
+    FrameReceipts = 0x12,
+    FrameSubscribe = 0x20,
+    FrameUnsubscribe = 0x21,
+    FrameCredit = 0x22,
+    FrameAck = 0x23,
+    FrameForward = 0x41
+};
 
 struct Entry {
     enum class Status : uint8_t { Message, Broken, Control };
@@ -21,11 +31,12 @@ struct Entry {
     Status status = Status::Message;
     uint8_t type = 0, frame_flags = 0;  // of the frame; 0 where there is none
     uint16_t session = 0;
-    size_t offset = 0;          // of the message, or of a control frame's payload, in the buffer
-    std::string_view prefix;    // what stands between frame header and message: receipt number; subscription, count, tag; destinations
-    std::string_view payload;   // the message's bytes, or a control frame's payload
-    MessageView message;        // if status is Message
-    CodecError error{};         // if status is Broken; the position counts from `offset`
+    size_t offset = 0;  // of the message, or of a control frame's payload, in the buffer
+    std::string_view
+        prefix;  // between frame header and message: receipt number; subscription, count, tag; destinations
+    std::string_view payload;     // the message's bytes, or a control frame's payload
+    MessageView message;          // if status is Message
+    CodecError error{};           // if status is Broken; the position counts from `offset`
     size_t first = 0, count = 0;  // the message's attributes in the arena
 
     // That a PUBLISH frame asks for; 0: none.
@@ -41,8 +52,9 @@ public:
     struct Options {
         uint8_t derived = DerivedAll;
         size_t payload_bytes_max = 1 << 20;
-        bool stop_at_control = false;  // a frame that is not a message is then the last entry, so that order can be kept
-        bool readings = true;          // whether anybody wants to know what untyped texts read as
+        bool stop_at_control =
+            false;             // a frame that is not a message is then the last entry, so that order can be kept
+        bool readings = true;  // whether anybody wants to know what untyped texts read as
     };
 
     // Frames. The last one may be incomplete: consumed() says where to go on.
@@ -83,11 +95,13 @@ public:
         settle();
     }
 
-    // Messages one after the other, the i-th ends at ends[i]: a column of a table. One that is too long is broken like any other.
+    // Messages one after the other, the i-th ends at ends[i]: a column of a table. One that is too long is broken like
+    // any other.
     void decode_column(std::string_view data, std::span<const uint64_t> ends, const Options& options) {
         clear();
         for (const uint64_t end : ends) {
-            if (end < consumed_ || end > data.size()) throw UsageError{"E_BATCH_ENDS", "ends must ascend within the data"};
+            if (end < consumed_ || end > data.size())
+                throw UsageError{"E_BATCH_ENDS", "ends must ascend within the data"};
             const std::string_view bytes = data.substr(consumed_, end - consumed_);
             Entry& entry = entries_.emplace_back();
             if (bytes.size() <= options.payload_bytes_max) add_message(entry, bytes, consumed_, options);
@@ -112,12 +126,16 @@ public:
     const Entry& operator[](size_t i) const { return entries_[i]; }
     auto begin() const { return entries_.begin(); }
     auto end() const { return entries_.end(); }
-    const Attribute* last_attribute() const { return attributes_.data() + attributes_.size() - 1; }  // unless there is none
+    const Attribute* last_attribute() const {
+        return attributes_.data() + attributes_.size() - 1;
+    }  // unless there is none
     size_t consumed() const { return consumed_; }
     const std::optional<CodecError>& fatal() const { return fatal_; }
 
-    // What is kept for the next decode.
-    size_t capacity_bytes() const { return entries_.capacity() * sizeof(Entry) + attributes_.capacity() * sizeof(Attribute); }
+    // Kept for the next decode.
+    size_t capacity_bytes() const {
+        return entries_.capacity() * sizeof(Entry) + attributes_.capacity() * sizeof(Attribute);
+    }
 
     void clear() {
         entries_.clear();
@@ -145,11 +163,11 @@ private:
         }
     }
 
-    // What stands before the message; 0: the frame holds none.
+    // The bytes before the message; 0: the frame holds none.
     static size_t prefix_bytes(uint8_t type, std::string_view payload) {
-        if (type == frame_publish) return 4;
-        if (type == frame_deliver) return 16;
-        if (type != frame_forward) return 0;
+        if (type == FramePublish) return 4;
+        if (type == FrameDeliver) return 16;
+        if (type != FrameForward) return 0;
         return payload.size() < 4 ? 4 : size_t{4} + Reader(payload).u32();
     }
 
@@ -182,7 +200,8 @@ private:
     // The arena has stopped growing: now its addresses hold.
     void settle() {
         for (Entry& entry : entries_)
-            if (entry.status == Entry::Status::Message) entry.message.attributes = {attributes_.data() + entry.first, entry.count};
+            if (entry.status == Entry::Status::Message)
+                entry.message.attributes = {attributes_.data() + entry.first, entry.count};
     }
 
     MessageDecoder decoder_;

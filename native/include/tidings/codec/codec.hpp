@@ -1,6 +1,6 @@
-// One message of docs/wire.md read into views. Attributes go to the end of a vector that the caller owns and reuses, so a
-// message costs no allocation. Besides the wire's attributes, those made from the fixed part are appended as `derived` asks:
-// who matches knows which of them anybody constrains.
+// One message of docs/wire.md read into views. Attributes go to the end of a vector that the caller owns and reuses, so
+// a message costs no allocation. Besides the wire's attributes, those made from the fixed part are appended as
+// `derived` asks: who matches knows which of them anybody constrains.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace tidings {
 
-// The seed of every hash in this process: nobody outside can prepare inputs that collide.
+// The seed of every hash in this process: inputs that collide cannot be prepared outside.
 inline uint64_t process_seed() {
     static const uint64_t seed = [] {
         std::random_device chance;
@@ -46,7 +46,7 @@ inline uint8_t derived_bit(std::string_view name) {
     return 0;
 }
 
-// Which derived attributes are in use, counted, so that the question costs nothing however many ask for them.
+// Counts the uses of each derived attribute, so that the set in use is known at no cost.
 class DerivedCounts {
 public:
     void add(uint8_t bits) { change(bits, 1); }
@@ -66,7 +66,7 @@ private:
     uint8_t mask_ = 0;
 };
 
-// Text that views point to and that dies with the batch: blocks are kept and filled anew.
+// Text that views point to and that dies with the batch: blocks are kept and filled again.
 class TextArena {
 public:
     char* take(size_t size) {
@@ -91,20 +91,23 @@ private:
 inline constexpr size_t message_header_bytes = 28;
 inline constexpr size_t id_text_bytes = 3 + 32;
 
-// When the message with this id was made.
+// The time at which the message with this id was made.
 inline int64_t id_time_ms(const uint8_t* id) {
     int64_t milliseconds = 0;
     for (int i = 8; i < 14; ++i) milliseconds = milliseconds << 8 | id[i];
     return milliseconds;
 }
 
-inline CodecError too_short(std::string_view bytes) { return {"E_CODEC_TRUNCATED", "shorter than a message can be", bytes.size()}; }
+inline CodecError too_short(std::string_view bytes) {
+    return {"E_CODEC_TRUNCATED", "shorter than a message can be", bytes.size()};
+}
 
 // Header fields that travel as attributes: before all others, in this order.
 enum HeaderField : uint8_t { CorrelationId, JmsType, ReplyTo, Timestamp, Expiration, NoHeaderField };
 
 inline HeaderField header_field(std::string_view name) {
-    static constexpr std::string_view names[] = {"JMSCorrelationID", "JMSType", "JMSReplyTo", "JMSTimestamp", "JMSExpiration"};
+    static constexpr std::string_view names[] = {"JMSCorrelationID", "JMSType", "JMSReplyTo", "JMSTimestamp",
+                                                 "JMSExpiration"};
     for (uint8_t field = 0; field < NoHeaderField; ++field)
         if (name == names[field]) return static_cast<HeaderField>(field);
     return NoHeaderField;
@@ -136,7 +139,7 @@ inline bool is_destination(std::string_view name) {
     }
 }
 
-// When a message ends; 0: never.
+// The time at which a message expires; 0: never.
 inline int64_t expiration(const MessageView& message) {
     if (!(message.flags & MessageView::Expires)) return 0;
     static const uint64_t hash = hash_name("JMSExpiration");
@@ -149,10 +152,10 @@ inline bool expired(const MessageView& message, int64_t now_ms) {
 
 class MessageDecoder {
 public:
-    // Appends the attributes to `attributes`; `view.attributes` holds until that vector grows. Throws CodecError with a position
-    // in `bytes`; then it is for the caller to drop the attributes of the broken message.
-    void decode(std::string_view bytes, uint8_t derived, MessageView& view, std::vector<Attribute>& attributes, TextArena& texts,
-                bool readings = true) {
+    // Appends the attributes to `attributes`; `view.attributes` holds until that vector grows. Throws CodecError with a
+    // position in `bytes`; then it is for the caller to drop the attributes of the broken message.
+    void decode(std::string_view bytes, uint8_t derived, MessageView& view, std::vector<Attribute>& attributes,
+                TextArena& texts, bool readings = true) {
         Reader reader(bytes);
         view.bytes = bytes;
         if (bytes.size() < message_header_bytes) throw too_short(bytes);
@@ -220,7 +223,7 @@ private:
             }
             if (!reader.done()) refuse("E_CODEC_TRAILING", "bytes after the last attribute", reader.position());
         } catch (const CodecError&) {
-            if (count > few) check_distinct(attributes, first);  // an earlier fault counts first
+            if (count > few) check_distinct(attributes, first);  // an earlier error counts first
             throw;
         }
         if (count > few) check_distinct(attributes, first);
@@ -294,11 +297,12 @@ private:
             std::string_view text;
             uint64_t hash = hash_name(text);
         };
-        Name topic{"@topic"}, queue{"@queue"}, priority{"JMSPriority"}, mode{"JMSDeliveryMode"}, timestamp{"JMSTimestamp"},
-            id{"JMSMessageID"};
+        Name topic{"@topic"}, queue{"@queue"}, priority{"JMSPriority"}, mode{"JMSDeliveryMode"},
+            timestamp{"JMSTimestamp"}, id{"JMSMessageID"};
     };
 
-    static void derive(const MessageView& view, unsigned derived, std::vector<Attribute>& attributes, TextArena& texts) {
+    static void derive(const MessageView& view, unsigned derived, std::vector<Attribute>& attributes,
+                       TextArena& texts) {
         static const DerivedNames names;
         const auto add = [&](const DerivedNames::Name& name, const Value& value) {
             attributes.emplace_back(Attribute{name.text, value, name.hash, hash_value(value, name.hash)});

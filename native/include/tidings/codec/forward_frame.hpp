@@ -17,18 +17,19 @@ struct ForwardHeader {
     enum Flags : uint8_t { Broadcast = 1, BitSet = 2, Tagged = 4 };
     static constexpr size_t routers_max = 1 << 16;
 
-    uint8_t hops = 0;                // how many more links it may cross
+    uint8_t hops = 0;  // how many more links it may cross
     bool broadcast = false;
-    bool tagged = false;             // an acknowledgement is wanted, by this tag
+    bool tagged = false;  // an acknowledgement is wanted, by this tag
     uint64_t tag = 0;
-    uint32_t origin = 0;             // of a broadcast
-    std::vector<uint32_t> routers;   // ascending, each once
+    uint32_t origin = 0;            // of a broadcast
+    std::vector<uint32_t> routers;  // ascending, each once
 
     void decode(std::string_view header) {
         Reader reader(header);
         hops = reader.u8();
         const uint8_t flags = reader.u8();
-        if (flags > 7 || (flags & (Broadcast | BitSet)) == (Broadcast | BitSet)) refuse("E_FORWARD_FLAGS", "flags that mean nothing", 1);
+        if (flags > 7 || (flags & (Broadcast | BitSet)) == (Broadcast | BitSet))
+            refuse("E_FORWARD_FLAGS", "flags that mean nothing", 1);
         broadcast = flags & Broadcast;
         tagged = flags & Tagged;
         tag = tagged ? reader.varint() : 0;

@@ -1,4 +1,4 @@
-// Frames the kernel writes by itself.
+// Frames that the kernel writes.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -12,15 +12,13 @@
 
 namespace tidings {
 
-enum FrameType : uint8_t {
-    FramePublish = frame_publish,
-    FrameDeliver = frame_deliver,
-    FrameReceipts = 0x12,
-    FrameSubscribe = 0x20,
-    FrameUnsubscribe = 0x21,
-    FrameCredit = 0x22,
-    FrameAck = 0x23
-};
+// The size of the frame that `data` begins with; 0: it is not complete.
+inline size_t first_frame_bytes(std::string_view data) {
+    uint32_t size = 0;
+    if (data.size() < frame_header_bytes) return 0;
+    std::memcpy(&size, data.data(), sizeof size);
+    return data.size() - frame_header_bytes < size ? 0 : frame_header_bytes + size;
+}
 
 inline constexpr size_t ack_fixed_bytes = 9;  // subscription, flags, number of tags
 
@@ -43,7 +41,8 @@ inline std::optional<Acknowledged> decode_ack(uint32_t connection, const Entry& 
     if (entry.payload.size() != ack_fixed_bytes + 8 * size_t{count}) return {};
     std::vector<uint64_t> tags(count);
     if (count) std::memcpy(tags.data(), entry.payload.data() + ack_fixed_bytes, 8 * size_t{count});
-    return Acknowledged{connection, entry.session, subscription, static_cast<uint8_t>(entry.payload[4]), std::move(tags)};
+    return Acknowledged{connection, entry.session, subscription, static_cast<uint8_t>(entry.payload[4]),
+                        std::move(tags)};
 }
 
 inline constexpr size_t delivery_header_bytes = frame_header_bytes + 16;
@@ -58,7 +57,8 @@ inline char* write_frame_header(char* place, uint32_t payload, uint8_t type) {
     return place + frame_header_bytes;
 }
 
-inline void write_delivery(char* place, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message) {
+inline void write_delivery(char* place, uint32_t subscription, uint32_t attempt, uint64_t tag,
+                           std::string_view message) {
     place = write_frame_header(place, static_cast<uint32_t>(16 + message.size()), FrameDeliver);
     std::memcpy(place, &subscription, 4);
     std::memcpy(place + 4, &attempt, 4);
@@ -69,7 +69,8 @@ inline void write_delivery(char* place, uint32_t subscription, uint32_t attempt,
 inline void write_receipts(const std::vector<uint32_t>& receipts, Output& output) {
     const auto count = static_cast<uint32_t>(receipts.size());
     const size_t payload = 4 + 4 * size_t{count};
-    char* const place = write_frame_header(output.grow(frame_header_bytes + payload), static_cast<uint32_t>(payload), FrameReceipts);
+    char* const place = write_frame_header(output.grow(frame_header_bytes + payload), static_cast<uint32_t>(payload),
+                                           FrameReceipts);
     std::memcpy(place, &count, 4);
     std::memcpy(place + 4, receipts.data(), 4 * size_t{count});
 }

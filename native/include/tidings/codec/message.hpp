@@ -21,17 +21,18 @@ struct MessageView {
 
     uint8_t flags = 0;
     uint8_t priority = 4;
-    const uint8_t* id = nullptr;              // 16 bytes
+    const uint8_t* id = nullptr;  // 16 bytes
     std::string_view destination;
-    std::span<const Attribute> attributes;    // wire attributes, readings, then the derived ones (docs/wire.md, "what a selector sees")
-    size_t wire_count = 0;                    // how many of them are the wire's
-    size_t reading_count = 0;                 // untyped texts among them once more, as what they read as: for indexes
+    std::span<const Attribute>
+        attributes;         // wire attributes, readings, then the derived ones (docs/wire.md, "what a selector sees")
+    size_t wire_count = 0;  // how many of them are the wire's
+    size_t reading_count = 0;  // untyped texts among them once more, as what they read as: for indexes
     std::string_view body;
-    std::string_view bytes;                   // the whole message
+    std::string_view bytes;  // the whole message
 
     bool is_reading(size_t i) const { return i - wire_count < reading_count; }
 
-    // Whether it is an event of a type: Python checks those (src/tidings/model/event_type_topics.py).
+    // True for an event of a type: Python checks those (src/tidings/model/event_type_topics.py).
     bool typed() const { return destination.starts_with("@type.") && !(flags & Queue); }
 
     const Attribute* find(std::string_view name, uint64_t name_hash) const {

@@ -1,6 +1,6 @@
-// Different spellings of a constraint brought to one: a whole float becomes an int, a LIKE or TOPIC pattern without wildcards
-// an equality, `abc%` a prefix, an IN of one value an equality. A conjunction with short INs becomes one conjunction for
-// each choice of values, because equalities are what the index finds best.
+// Different spellings of a constraint brought to one: a whole float becomes an int, a LIKE or TOPIC pattern without
+// wildcards an equality, `abc%` a prefix, an IN of one value an equality. A conjunction with short INs becomes one
+// conjunction for each choice of values, because equalities are what the index finds best.
 #pragma once
 #include <cmath>
 #include <deque>
@@ -30,7 +30,8 @@ private:
     void add(size_t first, const Constraint& constraint) {
         const size_t alternatives = conjunctions_.size() - first;
         if (constraint.op == Op::In && !constraint.negated && alternatives * constraint.list.size() <= choices_max) {
-            const std::vector<Conjunction> before(conjunctions_.begin() + static_cast<ptrdiff_t>(first), conjunctions_.end());
+            const std::vector<Conjunction> before(conjunctions_.begin() + static_cast<ptrdiff_t>(first),
+                                                  conjunctions_.end());
             conjunctions_.resize(first);
             for (const Value& value : constraint.list)
                 for (Conjunction conjunction : before) {

@@ -1,5 +1,6 @@
-// Predicates of docs/wire.md: read and checked once when a subscription arrives, then asked for every message. Names and
-// values are views into the blob, which must outlive the predicate; the meaning is that of src/tidings/model/constraint.py.
+// Predicates of docs/wire.md: read and checked once when a subscription arrives, then asked for every message. Names
+// and values are views into the blob, which must outlive the predicate; the meaning is that of
+// src/tidings/model/constraint.py.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -7,23 +8,21 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/matching/like.hpp"
 #include "tidings/codec/reader.hpp"
+#include "tidings/matching/like.hpp"
 
 namespace tidings {
 
-enum class Op : uint8_t {
-    Eq = 1, Ne, Lt, Le, Gt, Ge, In, Prefix, Suffix, Contains, Like, Topic, Exists, Missing
-};
+enum class Op : uint8_t { Eq = 1, Ne, Lt, Le, Gt, Ge, In, Prefix, Suffix, Contains, Like, Topic, Exists, Missing };
 
 struct Constraint {
     Op op = Op::Exists;
     bool negated = false;
     std::string_view name;
-    Value value;                              // not for IN, EXISTS, MISSING
-    std::vector<Value> list;                  // IN, in ascending order
+    Value value;                                // not for IN, EXISTS, MISSING
+    std::vector<Value> list;                    // IN, in ascending order
     std::shared_ptr<const tidings::Like> like;  // LIKE: the pattern, compiled
-    std::string_view bytes;                   // as it stands in the blob: equal bytes mean the same constraint
+    std::string_view bytes;                     // as it stands in the blob: equal bytes mean the same constraint
 };
 
 struct Conjunction {
@@ -92,17 +91,13 @@ namespace detail {
 inline void read_operand(Reader& reader, Constraint& constraint) {
     switch (constraint.op) {
         case Op::Exists:
-        case Op::Missing:
-            return;
-        case Op::In:
-            constraint.list = read_list(reader, true);
-            return;
+        case Op::Missing: return;
+        case Op::In: constraint.list = read_list(reader, true); return;
         case Op::Like:
             constraint.value = read_value(reader, StringOnly);
             constraint.like = std::make_shared<const tidings::Like>(constraint.value.s);
             return;
-        default:
-            constraint.value = read_operand_value(reader, constraint.op < Op::Prefix ? AnyValue : StringOnly);
+        default: constraint.value = read_operand_value(reader, constraint.op < Op::Prefix ? AnyValue : StringOnly);
     }
 }
 
@@ -159,7 +154,7 @@ inline Predicate read_predicate(std::string_view blob) {
     return predicate;
 }
 
-// What a constraint asks, apart from a negation. Made for each evaluation, so it owns nothing.
+// The condition of a constraint, apart from a negation. Made for each evaluation, so it owns nothing.
 struct Condition {
     Op op;
     const Value& value;
@@ -167,7 +162,11 @@ struct Condition {
     const tidings::Like* like = nullptr;       // LIKE
 
     Condition(Op op, const Value& value) : op(op), value(value) {}  // any but IN and LIKE
-    explicit Condition(const Constraint& whole) : op(whole.op), value(whole.value), list(&whole.list), like(whole.like.get()) {}
+    explicit Condition(const Constraint& whole)
+        : op(whole.op),
+          value(whole.value),
+          list(&whole.list),
+          like(whole.like.get()) {}
 };
 
 inline bool holds(const Condition& condition, const Value& value, Budget& budget);
@@ -186,7 +185,7 @@ inline bool holds_untyped(const Condition& condition, const Value& value, Budget
     return read && contains_value(*condition.list, *read);
 }
 
-// What it takes to compare a long text; patterns count for themselves.
+// The steps for comparing a long text; patterns count their own.
 [[gnu::noinline]] inline bool take_long(const Condition& condition, std::string_view text, Budget& budget) {
     switch (condition.op) {
         case Op::In: return take_comparisons(text.size(), condition.list->size(), budget);
@@ -200,9 +199,10 @@ inline bool holds_untyped(const Condition& condition, const Value& value, Budget
 
 }  // namespace detail
 
-// Whether it is true of this attribute value. No answer if the budget is exhausted.
+// True if it holds for this attribute value. No answer if the budget is exhausted.
 inline bool holds(const Condition& condition, const Value& value, Budget& budget) {
-    if (value.type == Type::Text) [[unlikely]] return detail::holds_untyped(condition, value, budget);
+    if (value.type == Type::Text) [[unlikely]]
+        return detail::holds_untyped(condition, value, budget);
     if (value.s.size() >= counted_bytes) [[unlikely]]
         if (!detail::take_long(condition, value.s, budget)) return false;
     const std::string_view operand = condition.value.s;

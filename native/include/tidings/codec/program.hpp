@@ -1,6 +1,6 @@
-// Programs of docs/wire.md: a selector in postfix form. Everything that can be wrong is found at load: unknown codes, bad
-// operands, a stack that runs empty, runs over or ends with other than one value. Evaluation then has nothing left to check and
-// nothing to allocate: 64 slots on the C++ stack, one pass over the instructions.
+// Programs of docs/wire.md: a selector in postfix form. Everything that can be wrong is found at load: unknown codes,
+// bad operands, a stack that runs empty, runs over or ends with other than one value. Evaluation then has nothing left
+// to check and nothing to allocate: 64 slots on the C++ stack, one pass over the instructions.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -17,12 +17,30 @@ namespace tidings {
 inline constexpr size_t program_depth_max = 64;
 
 enum class Code : uint8_t {
-    Const = 1, Attr, Neg, Add, Sub, Mul, Div, Eq, Ne, Lt, Le, Gt, Ge, In, Like, IsNull, Not, And, Or
+    Const = 1,
+    Attr,
+    Neg,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    In,
+    Like,
+    IsNull,
+    Not,
+    And,
+    Or
 };
 
 enum class Truth : uint8_t { False, True, Unknown };
 
-// What the machine works on: a value or NULL. Truth values are booleans, unknown is NULL.
+// An operand of the machine: a value or NULL. Truth values are booleans, unknown is NULL.
 struct Slot {
     Value value;
     bool null = true;
@@ -99,7 +117,8 @@ inline Slot comparison(Code code, int order) {
 
 inline Slot comparison(Code code, const Slot& a, const Slot& b, Budget& budget) {
     if (a.null || b.null) return {};
-    if (a.value.type == Type::Int && b.value.type == Type::Int) return comparison(code, (a.value.i > b.value.i) - (a.value.i < b.value.i));
+    if (a.value.type == Type::Int && b.value.type == Type::Int)
+        return comparison(code, (a.value.i > b.value.i) - (a.value.i < b.value.i));
     if (!take_comparison(a.value.s, b.value.s, budget)) return {};
     const std::optional<int> order = compare(a.value, b.value);
     return order ? comparison(code, *order) : Value::boolean(false);
@@ -155,14 +174,14 @@ private:
 
     struct Instruction {
         Code code;
-        Value value;                                // CONST; LIKE: the pattern
-        std::string_view name;                      // ATTR
+        Value value;            // CONST; LIKE: the pattern
+        std::string_view name;  // ATTR
         uint64_t name_hash = 0;
         std::vector<Value> list;                    // IN
         std::shared_ptr<const tidings::Like> like;  // LIKE
     };
 
-    // Left as it is found: to clear it would cost more than most programs.
+    // Not cleared: to clear it would cost more than most programs.
     union Stack {
         Stack() {}
         Slot slots[program_depth_max + 1];
@@ -170,8 +189,13 @@ private:
 
     static size_t operands(Code code) {
         switch (code) {
-            case Code::Const: case Code::Attr: return 0;
-            case Code::Neg: case Code::In: case Code::Like: case Code::IsNull: case Code::Not: return 1;
+            case Code::Const:
+            case Code::Attr: return 0;
+            case Code::Neg:
+            case Code::In:
+            case Code::Like:
+            case Code::IsNull:
+            case Code::Not: return 1;
             default: return 2;
         }
     }
@@ -217,13 +241,12 @@ private:
                 case Code::In: *top = member(one.list, *top, budget); break;
                 case Code::Like:
                     *top = like(*one.like, *top, budget);
-                    if (budget.exhausted()) [[unlikely]] return Truth::Unknown;
+                    if (budget.exhausted()) [[unlikely]]
+                        return Truth::Unknown;
                     break;
                 case Code::IsNull: *top = Value::boolean(top->null); break;
                 case Code::Not: *top = detail::negation(top->truth()); break;
-                default:
-                    --top;
-                    *top = binary(one.code, top[0], top[1], budget);
+                default: --top; *top = binary(one.code, top[0], top[1], budget);
             }
         }
         return budget.exhausted() ? Truth::Unknown : top->truth();

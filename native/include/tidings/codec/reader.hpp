@@ -1,5 +1,6 @@
-// A cursor that cannot leave its buffer. Every read checks first and throws CodecError; codes and positions are those of
-// docs/wire.md, "Refused input". Offsets count from `origin`, so a reader of a part reports positions in the whole.
+// A cursor that cannot leave its buffer. Every read checks first and throws CodecError; codes and positions are those
+// of docs/wire.md, "Refused input". Offsets count from `origin`, so a reader of a part reports positions in the
+// whole.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -7,9 +8,9 @@
 #include <cstring>
 #include <string_view>
 
-#include "tidings/support/error.hpp"
 #include "tidings/codec/utf8.hpp"
 #include "tidings/codec/value.hpp"
+#include "tidings/support/error.hpp"
 
 namespace tidings {
 
@@ -34,7 +35,10 @@ public:
     size_t end() const { return static_cast<size_t>(end_ - origin_); }
     size_t left() const { return static_cast<size_t>(end_ - at_); }
     bool done() const { return at_ == end_; }
-    uint8_t peek() const { need(1); return static_cast<uint8_t>(*at_); }
+    uint8_t peek() const {
+        need(1);
+        return static_cast<uint8_t>(*at_);
+    }
 
     uint8_t u8() { return fixed<uint8_t>(); }
     uint16_t u16() { return fixed<uint16_t>(); }
@@ -79,7 +83,8 @@ public:
 
 private:
     void need(size_t size) const {
-        if (size > left()) [[unlikely]] refuse("E_CODEC_TRUNCATED", "the data ends too early", end());
+        if (size > left()) [[unlikely]]
+            refuse("E_CODEC_TRUNCATED", "the data ends too early", end());
     }
 
     template <class T>
@@ -112,7 +117,13 @@ private:
 };
 
 // Sets of type bytes, for places that do not take every value.
-enum Types : uint8_t { AnyValue = 0x3F, IntOnly = 1 << 2, StringOnly = 1 << 4, ListOnly = 1 << 6, AttributeValue = 0xBF };
+enum Types : uint8_t {
+    AnyValue = 0x3F,
+    IntOnly = 1 << 2,
+    StringOnly = 1 << 4,
+    ListOnly = 1 << 6,
+    AttributeValue = 0xBF
+};
 
 // A type byte out of `allowed`.
 inline uint8_t read_type(Reader& reader, uint8_t allowed) {
@@ -120,7 +131,7 @@ inline uint8_t read_type(Reader& reader, uint8_t allowed) {
     const uint8_t type = reader.u8();
     if (type > 7 || !(allowed >> type & 1)) [[unlikely]] {
         if (type > 7) refuse("E_CODEC_TYPE", "unknown type of value", start);
-        refuse("E_CODEC_TYPE", "this type of value has no place here", start);
+        refuse("E_CODEC_TYPE", "unexpected type of value", start);
     }
     return type;
 }
@@ -141,9 +152,7 @@ inline void read_value(Reader& reader, Value& out, uint8_t allowed = AnyValue) {
         case 1: out.i = type; break;
         case 2: out.i = reader.zigzag(); break;
         case 3: out.d = read_float(reader); break;
-        default:
-            const size_t size = reader.length();
-            out.s = type == 5 ? reader.bytes(size) : reader.text(size);
+        default: const size_t size = reader.length(); out.s = type == 5 ? reader.bytes(size) : reader.text(size);
     }
 }
 

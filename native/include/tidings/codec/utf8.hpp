@@ -34,7 +34,9 @@ inline bool is_ascii(const char* p, size_t size) {
 // The length of the code point that begins at p, or 0 if none does within `size` bytes.
 inline size_t utf8_step(const char* p, size_t size) {
     const auto at = [p](size_t i) { return static_cast<uint8_t>(p[i]); };
-    const auto follows = [&](size_t i, uint8_t low = 0x80, uint8_t high = 0xBF) { return at(i) >= low && at(i) <= high; };
+    const auto follows = [&](size_t i, uint8_t low = 0x80, uint8_t high = 0xBF) {
+        return at(i) >= low && at(i) <= high;
+    };
     const uint8_t lead = at(0);
     if (lead < 0x80) return 1;
     if (lead < 0xC2) return 0;

@@ -14,11 +14,11 @@ namespace tidings {
 
 enum class Kind : uint8_t { Bool = 0, Number = 1, String = 2, Bytes = 3 };
 
-// The type bytes of docs/wire.md, apart from the two booleans, which share one here. Text is untyped: a string that, compared
-// with a number or a boolean, is the one it reads as.
+// The type bytes of docs/wire.md, apart from the two booleans, which share one here. Text is untyped: a string that,
+// compared with a number or a boolean, is the one it reads as.
 enum class Type : uint8_t { Bool = 1, Int = 2, Float = 3, String = 4, Bytes = 5, Text = 7 };
 
-// A value that points into somebody else's buffer.
+// A value that points into a buffer it does not own.
 struct Value {
     Type type = Type::Bool;
     union {
@@ -28,12 +28,42 @@ struct Value {
     std::string_view s;  // String, Bytes and Text
 
     Value() : i(0) {}
-    static Value boolean(bool b) { Value v; v.type = Type::Bool; v.i = b; return v; }
-    static Value integer(int64_t n) { Value v; v.type = Type::Int; v.i = n; return v; }
-    static Value real(double x) { Value v; v.type = Type::Float; v.d = x; return v; }
-    static Value string(std::string_view t) { Value v; v.type = Type::String; v.s = t; return v; }
-    static Value text(std::string_view t) { Value v; v.type = Type::Text; v.s = t; return v; }
-    static Value bytes(std::string_view t) { Value v; v.type = Type::Bytes; v.s = t; return v; }
+    static Value boolean(bool b) {
+        Value v;
+        v.type = Type::Bool;
+        v.i = b;
+        return v;
+    }
+    static Value integer(int64_t n) {
+        Value v;
+        v.type = Type::Int;
+        v.i = n;
+        return v;
+    }
+    static Value real(double x) {
+        Value v;
+        v.type = Type::Float;
+        v.d = x;
+        return v;
+    }
+    static Value string(std::string_view t) {
+        Value v;
+        v.type = Type::String;
+        v.s = t;
+        return v;
+    }
+    static Value text(std::string_view t) {
+        Value v;
+        v.type = Type::Text;
+        v.s = t;
+        return v;
+    }
+    static Value bytes(std::string_view t) {
+        Value v;
+        v.type = Type::Bytes;
+        v.s = t;
+        return v;
+    }
 
     Kind kind() const {
         switch (type) {
@@ -59,8 +89,7 @@ inline int compare_int_double(int64_t a, double b) {
 // -1, 0, 1; requires equal kinds.
 inline int compare_same_kind(const Value& a, const Value& b) {
     switch (a.kind()) {
-        case Kind::Bool:
-            return (a.i > b.i) - (a.i < b.i);
+        case Kind::Bool: return (a.i > b.i) - (a.i < b.i);
         case Kind::Number:
             if (a.type == Type::Int && b.type == Type::Int) return (a.i > b.i) - (a.i < b.i);
             if (a.type == Type::Int) return compare_int_double(a.i, b.d);
@@ -117,7 +146,8 @@ inline std::optional<Value> read_number(std::string_view text) {
     if (int64_t n = 0; !real && std::from_chars(first, last, n).ec == std::errc{}) return Value::integer(n);
     double x = 0;
     if (std::from_chars(first, last, x).ec != std::errc{} || std::isinf(x)) return std::nullopt;
-    if (x == 0 && text.substr(0, mantissa_end).find_first_of("123456789") != text.npos) return std::nullopt;  // too small
+    if (x == 0 && text.substr(0, mantissa_end).find_first_of("123456789") != text.npos)
+        return std::nullopt;  // too small
     return Value::real(x);
 }
 
@@ -162,8 +192,7 @@ inline uint64_t hash_value(const Value& v, uint64_t seed) {
     const uint64_t kind_seed = seed + static_cast<uint64_t>(v.kind()) * 0x9E3779B97F4A7C15ull;
     switch (v.type) {
         case Type::Bool:
-        case Type::Int:
-            return mix64(kind_seed ^ static_cast<uint64_t>(v.i) * 0xD6E8FEB86659FD93ull);
+        case Type::Int: return mix64(kind_seed ^ static_cast<uint64_t>(v.i) * 0xD6E8FEB86659FD93ull);
         case Type::Float: {
             if (v.d >= -9223372036854775808.0 && v.d < 9223372036854775808.0 && v.d == std::floor(v.d))
                 return mix64(kind_seed ^ static_cast<uint64_t>(static_cast<int64_t>(v.d)) * 0xD6E8FEB86659FD93ull);
@@ -171,8 +200,7 @@ inline uint64_t hash_value(const Value& v, uint64_t seed) {
             std::memcpy(&bits, &v.d, 8);
             return mix64(~kind_seed ^ bits);
         }
-        default:
-            return hash64(v.s, kind_seed);
+        default: return hash64(v.s, kind_seed);
     }
 }
 

@@ -34,12 +34,8 @@ public:
     void value(const Value& v) {
         switch (v.type) {
             case Type::Bool: return u8(v.i != 0);
-            case Type::Int:
-                u8(2);
-                return varint(static_cast<uint64_t>(v.i) << 1 ^ static_cast<uint64_t>(v.i >> 63));
-            case Type::Float:
-                u8(3);
-                return fixed(v.d);
+            case Type::Int: u8(2); return varint(static_cast<uint64_t>(v.i) << 1 ^ static_cast<uint64_t>(v.i >> 63));
+            case Type::Float: u8(3); return fixed(v.d);
             default:
                 u8(static_cast<uint8_t>(v.type));
                 varint(v.s.size());

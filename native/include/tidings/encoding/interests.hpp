@@ -1,4 +1,4 @@
-// Which routers want a message: PREDICATES of B-DRP, rows of either form behind one face.
+// The routers that want a message: PREDICATES of B-DRP, rows of either form behind one interface.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -12,9 +12,10 @@ namespace tidings {
 
 class Interests {
 public:
-    // Rows are vectors of so many bits, or with `vectors` false sets of elements.
+    // Rows are vectors of `bits` bits, or with `vectors` false sets of elements.
     Interests(bool vectors, uint32_t bits, uint32_t hashes, uint64_t key, Grade grade, uint64_t seed)
-        : encoder_(bits, hashes, key, grade), elements_(seed) {
+        : encoder_(bits, hashes, key, grade),
+          elements_(seed) {
         if (vectors) matrix_ = std::make_unique<EncodedMatrix>(bits, seed);
     }
 
@@ -48,15 +49,15 @@ public:
             // In no order, and some twice: the matrix does not mind, and sorting takes as long as matching.
             if (encoder_.elements(message, [&](uint64_t element) { carried_.push_back(element); }))
                 elements_.match(carried_.data(), carried_.size(), scratch_, out);
-            else
-                elements_.all_routers(out);
+            else elements_.all_routers(out);
         }
     }
 
 private:
     void load(std::string_view row) {
         if (row.size() % 8 || (matrix_ && row.size() != size_t{encoder_.words()} * 8))
-            throw UsageError{"E_INTEREST_ROW", "a row of " + std::to_string(row.size()) + " bytes has no place here"};
+            throw UsageError{"E_INTEREST_ROW", "a row of " + std::to_string(row.size()) +
+                                                   " bytes is neither a vector nor a set of elements"};
         row_.resize(row.size() / 8);
         if (!row_.empty()) std::memcpy(row_.data(), row.data(), row.size());
         for (size_t i = 1; !matrix_ && i < row_.size(); ++i)

@@ -13,12 +13,14 @@
 namespace tidings {
 
 #if defined(__x86_64__)
-TIDINGS_TARGET_AVX2 inline size_t row_scan_avx2(const uint64_t* rows, size_t count, const uint64_t* message, uint32_t* out) {
+TIDINGS_TARGET_AVX2 inline size_t row_scan_avx2(const uint64_t* rows, size_t count, const uint64_t* message,
+                                                uint32_t* out) {
     const __m256i held = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(message));
     size_t found = 0;
     for (size_t i = 0; i < count; ++i) {
         out[found] = static_cast<uint32_t>(i);
-        found += static_cast<size_t>(_mm256_testc_si256(held, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows) + i)));
+        found += static_cast<size_t>(
+            _mm256_testc_si256(held, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows) + i)));
     }
     return found;
 }

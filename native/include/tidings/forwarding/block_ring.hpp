@@ -15,26 +15,27 @@
 
 namespace tidings {
 
-struct Block {
+struct MessageBlock {
     std::string bytes;
     int64_t messages;
 };
 
 class BlockRing {
-   public:
-    explicit BlockRing(std::vector<Block> blocks) : blocks_(std::move(blocks)) {
+public:
+    explicit BlockRing(std::vector<MessageBlock> blocks) : blocks_(std::move(blocks)) {
         if (blocks_.empty()) throw UsageError{"E_RING_EMPTY", "there is no block to send"};
-        for (const Block& block : blocks_)
+        for (const MessageBlock& block : blocks_)
             if (block.bytes.empty()) throw UsageError{"E_RING_EMPTY", "a block without bytes can never be sent"};
     }
 
-    // The rest of the block that was begun, then blocks of no more than so many messages together, as far as the socket takes them without
-    // waiting. Returns the messages of those begun.
+    // Sends the rest of the block that was begun, then blocks of at most `messages_max` messages together, as far as
+    // the socket takes them without waiting. Returns the messages of those begun.
     int64_t send(int socket, int64_t messages_max) {
         int64_t left = messages_max;
         while (busy() || next().messages <= left) {
-            const Block& block = next();
-            const ssize_t taken = ::send(socket, block.bytes.data() + offset_, block.bytes.size() - offset_, MSG_DONTWAIT | MSG_NOSIGNAL);
+            const MessageBlock& block = next();
+            const ssize_t taken = ::send(socket, block.bytes.data() + offset_, block.bytes.size() - offset_,
+                                         MSG_DONTWAIT | MSG_NOSIGNAL);
             if (taken < 0) {
                 if (errno == EINTR) continue;
                 if (errno == EAGAIN || errno == EWOULDBLOCK) break;
@@ -54,10 +55,10 @@ class BlockRing {
     // Of the block that is sent next, or is under way.
     int64_t messages() const { return next().messages; }
 
-   private:
-    const Block& next() const { return blocks_[at_]; }
+private:
+    const MessageBlock& next() const { return blocks_[at_]; }
 
-    std::vector<Block> blocks_;
+    std::vector<MessageBlock> blocks_;
     size_t at_ = 0;
     size_t offset_ = 0;
 };

@@ -1,5 +1,5 @@
-// Connections by their numbers. A number is a place and how often it was taken before, and the place that has been free for longest
-// is next: an answer that comes late must not reach whoever is there now.
+// Connections by their numbers. A number is a place and how often it was taken before, and the place that has been free
+// for longest is next: a late answer must not reach the connection that has the number now.
 #pragma once
 #include <cstdint>
 #include <deque>

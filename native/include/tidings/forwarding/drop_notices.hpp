@@ -1,5 +1,6 @@
-// Messages that a policy dropped for direct sinks, counted by reason until the subscriber is told. What was dropped meanwhile adds
-// up: a sink is told at most once a call of `tell`, and a connection that reads nothing gets no more than `unread_max` notices.
+// Messages that a policy dropped for direct sinks, counted by reason until the subscriber is notified. What was dropped
+// meanwhile adds up: a sink is notified at most once a call of `send`, and a connection that reads nothing gets no more
+// than `unread_max` notices.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -24,7 +25,7 @@ public:
 
     // `sink_at` and `connection_at` find these by their numbers.
     template <typename SinkAt, typename ConnectionAt>
-    void tell(SinkAt sink_at, ConnectionAt connection_at, Events& events) {
+    void send(SinkAt sink_at, ConnectionAt connection_at, Events& events) {
         std::erase_if(sinks_, [&](uint32_t index) {
             Sink& sink = sink_at(index);
             Connection& connection = connection_at(sink.connection);
@@ -41,7 +42,7 @@ public:
     }
 
 private:
-    std::vector<uint32_t> sinks_;  // with something to tell, in the order of their first drops
+    std::vector<uint32_t> sinks_;  // with a notice to send, in the order of their first drops
 };
 
 }  // namespace tidings

@@ -1,5 +1,5 @@
-// Events of the forwarding plane: work that it hands to Python, in order. One struct for each kind, with the names and the
-// order of fields of src/tidings/kernel/events.py, which says what each of them means.
+// Events of the forwarding plane: work that it hands to Python, in order. One struct for each kind, with the names and
+// the order of fields of src/tidings/kernel/events.py, which says what each of them means.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -124,8 +124,9 @@ struct Relayed {
     std::string message;
 };
 
-using Event = std::variant<ControlFrame, Published, PublishedToRouters, PublishedToScheme, Transacted, PublishCheck, Acknowledged, CreditGiven,
-                           FrameError, SlowConsumer, MessagesDropped, MemoryShort, OutputRoom, ClockDrift, RemoteMessage, Relayed>;
+using Event = std::variant<ControlFrame, Published, PublishedToRouters, PublishedToScheme, Transacted, PublishCheck,
+                           Acknowledged, CreditGiven, FrameError, SlowConsumer, MessagesDropped, MemoryShort,
+                           OutputRoom, ClockDrift, RemoteMessage, Relayed>;
 
 class Events {
 public:

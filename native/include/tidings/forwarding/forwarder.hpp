@@ -1,17 +1,19 @@
-// The path of a plain message, from the bytes of one socket read to the output of every sink it matches, without Python:
+// The path of a plain message, from the bytes of one socket read to the output of every sink it matches, without
+// Python:
 //
 //   bytes ── frames ── decode ── match ─┬─ direct sink: one DELIVER frame in its connection's output
 //                                       ├─ mailbox:     an event for Python, with the message and the mailboxes
 //                                       └─ other brokers, if there is a network (network.hpp)
 //
-// The forwarder uses no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of a
-// connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early, what
-// follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events among others.
+// The forwarder uses no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of
+// a connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early,
+// what follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events
+// among others.
 //
-// Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When that
-// is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the backlog has
-// halved. A sink that takes nothing at all for a while no longer holds up others: it loses messages, which is counted, until it
-// takes again. The sum of all memory is bounded the same way.
+// Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When
+// that is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the
+// backlog has halved. A sink that takes nothing at all for a while no longer holds up others: it loses messages, which
+// is counted, until it takes again. The sum of all memory is bounded the same way.
 #pragma once
 #include <memory>
 #include <optional>
@@ -19,23 +21,23 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/matching/matcher.hpp"
 #include "tidings/forwarding/network.hpp"
 #include "tidings/forwarding/output_queues.hpp"
+#include "tidings/matching/matcher.hpp"
 #include "tidings/stomp/input.hpp"
 
 namespace tidings {
 
 class Forwarder {
 public:
-    static constexpr uint8_t PerhapsSent = 1;  // flag of a PUBLISH frame: sent again after a broken connection
+    static constexpr uint8_t perhaps_sent_flag = 1;  // flag of a PUBLISH frame: sent again after a broken connection
 
-    // What `feed` and `resume` tell the driver.
-    static constexpr unsigned HasOutput = 1, HasEvents = 2, Blocked = 4;
+    // Flags that `feed` and `resume` return to the driver.
+    static constexpr unsigned output_flag = 1, events_flag = 2, blocked_flag = 4;
 
     explicit Forwarder(const ForwarderOptions& options) : out_(options) {}
 
-    Outlets& outlets() { return out_; }
+    OutputQueues& output_queues() { return out_; }
     Matcher& matcher() { return matcher_; }
 
     void join(const NetworkOptions& options, Interests interests) {
@@ -59,27 +61,19 @@ public:
 
     void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
         Connection& connection = out_.at(number);
-        out_.strangers.admit(connection);
+        out_.prelogin_memory.admit(connection);
         connection.logged_in = true;
         connection.frame_bytes_max = frame_bytes_max;
         connection.checks_destinations = checks_destinations;
     }
 
-    // The answer to Ask: from now on messages to this destination pass.
     void allow(uint32_t number, std::string_view destination) {
         Connection& connection = out_.at(number);
         if (connection.stomp) connection.stomp->receipts.take(std::exchange(connection.stomp->asked, 0));
-        if (connection.allowed.size() >= Connection::allowed_max) connection.allowed.clear();
-        connection.last_allowed = *connection.allowed.emplace(destination).first;
+        connection.allow(destination);
     }
 
-    void set_transacted(uint32_t number, uint16_t session, bool on) {
-        Connection& connection = out_.at(number);
-        std::erase(connection.transacted, session);
-        if (on) connection.transacted.push_back(session);
-    }
-
-    // Nothing more of it is parsed or kept: it has been told that it is over.
+    // Nothing more of it is parsed or kept: it has been notified that it ends.
     void ignore(uint32_t number) {
         Connection& connection = out_.at(number);
         connection.broken = true;
@@ -108,7 +102,8 @@ public:
             if (connection.reading()) parse_tail(number, connection, now_ms);
         }
         look_ahead(connection, now_ms);
-        if (!out_.begun.hold(connection)) refuse_input(number, connection, {"E_FRAME_MEMORY", "too many large frames at a time", 0});
+        if (!out_.partial_frames.hold(connection))
+            refuse_input(number, connection, {"E_FRAME_MEMORY", "too many large frames at a time", 0});
         return flags(connection);
     }
 
@@ -126,7 +121,7 @@ public:
         return flags(connection);
     }
 
-    // The message that Ask was about is refused: skip its frame.
+    // The message that PublishCheck was about is refused: skip its frame.
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
@@ -135,18 +130,18 @@ public:
             if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
             return cut_tail(connection, bytes);
         }
-        uint32_t size = 0;
-        if (tail.size() >= frame_header_bytes) std::memcpy(&size, tail.data(), 4);
-        if (tail.size() < frame_header_bytes + size_t{size}) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
-        cut_tail(connection, frame_header_bytes + size_t{size});
+        const size_t bytes = first_frame_bytes(tail);
+        if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
+        cut_tail(connection, bytes);
     }
 
     // ---- sinks
 
-    uint32_t subscribe(uint32_t number, uint32_t subscription, std::string_view predicate, int64_t credit, Policy policy,
-                       size_t backlog_bytes_max, bool no_local) {
+    uint32_t subscribe(uint32_t number, uint32_t subscription, std::string_view predicate, int64_t credit,
+                       Policy policy, size_t backlog_bytes_max, bool no_local) {
         Connection& connection = out_.at(number);
-        if (connection.direct.contains(subscription)) throw UsageError{"E_SUBSCRIPTION_EXISTS", "the subscription exists"};
+        if (connection.direct.contains(subscription))
+            throw UsageError{"E_SUBSCRIPTION_EXISTS", "the subscription exists"};
         const uint32_t index = out_.next_sink();
         matcher_.add(index, predicate);  // throws if the predicate is malformed: nothing has changed then
         Sink& sink = out_.add_sink(Sink::Kind::Direct);
@@ -156,7 +151,8 @@ public:
         sink.policy = policy;
         sink.backlog_bytes_max = backlog_bytes_max;
         sink.no_local = no_local;
-        if (connection.stomp) sink.label = connection.stomp->label(subscription), sink.version = connection.stomp->version;
+        if (connection.stomp)
+            sink.label = connection.stomp->label(subscription), sink.version = connection.stomp->version;
         connection.direct.emplace(subscription, index);
         return index;
     }
@@ -192,17 +188,18 @@ public:
             ++out_.stats.expired;
             return;
         }
-        if (out_.tracker() && publisher != Outlets::nobody) out_.tracker()->published(view.id, now_ms);
-        if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
+        if (out_.tracker() && publisher != OutputQueues::nobody) out_.tracker()->published(view.id, now_ms);
+        if (out_.find(publisher) == nullptr) publisher = OutputQueues::nobody;  // it has left meanwhile
         const Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
         out_.stats.by_destination.count(view, matched_.size(), now_ms);
         for (const uint32_t index : matched_)
-            if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publication, now_ms);
+            if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct)
+                out_.deliver_direct(sink, publication, now_ms);
         out_.record_deliveries(publication, {matched_.data(), matched_.size()}, now_ms);
     }
 
-    // Who else in the network wants it, as far as that is known here.
+    // The other routers of the network that want it, as far as that is known here.
     std::vector<uint32_t> destinations(std::string_view message) {
         decode_one(message);
         return network().partitions() ? network().destinations(single_[0].message) : std::vector<uint32_t>{};
@@ -216,11 +213,11 @@ public:
     }
 
 private:
-    // HasOutput also if there are others to resume.
+    // output_flag also if there are others to resume.
     unsigned flags(Connection& connection) const {
         connection.blocked = !connection.reading() && !out_.reads_ahead(connection);
-        return (out_.has_output() || out_.has_resumable() ? HasOutput : 0u) | (out_.events.empty() ? 0u : HasEvents) |
-               (connection.blocked ? Blocked : 0u);
+        return (out_.has_output() || out_.has_resumable() ? output_flag : 0u) |
+               (out_.events.empty() ? 0u : events_flag) | (connection.blocked ? blocked_flag : 0u);
     }
 
     void look_ahead(Connection& connection, int64_t now_ms) {
@@ -241,7 +238,8 @@ private:
     void keep(uint32_t number, Connection& connection, std::string_view rest) {
         connection.tail.append(rest);
         out_.hold_bytes(rest.size());
-        if (!out_.strangers.hold(connection, rest.size())) refuse_input(number, connection, {"E_LOGIN_MEMORY", "too many log-ins at a time", 0});
+        if (!out_.prelogin_memory.hold(connection, rest.size()))
+            refuse_input(number, connection, {"E_LOGIN_MEMORY", "too many logins at a time", 0});
     }
 
     void refuse_input(uint32_t number, Connection& connection, const CodecError& error) {
@@ -253,8 +251,8 @@ private:
         connection.tail.drop(bytes);
         connection.ahead.cut(bytes);
         out_.free_bytes(bytes);
-        out_.strangers.free(connection, bytes);
-        out_.begun.shrink(connection);
+        out_.prelogin_memory.free(connection, bytes);
+        out_.partial_frames.shrink(connection);
         if (connection.tail.empty()) connection.tail.release();
     }
 
@@ -290,8 +288,8 @@ private:
         StompState& state = *connection.stomp;
         state.receipts.begin();
         while (connection.reading()) {
-            const StompInput::Next next =
-                stomp_.gather(data.substr(used), state, connection.frame_bytes_max, connection.logged_in, now_ms);
+            const StompInput::Next next = stomp_.gather(data.substr(used), state, connection.frame_bytes_max,
+                                                        connection.logged_in, now_ms);
             batch_.decode_frames(stomp_.publishes(), decoding(SIZE_MAX, false));
             size_t done = 0;
             for (; done < batch_.size() && connection.reading(); ++done) {
@@ -303,7 +301,8 @@ private:
             if (done < batch_.size()) {  // they will be read again
                 state.searched = 0;
                 for (; done < batch_.size(); ++done)
-                    if (const uint32_t receipt = batch_[done].receipt(); receipt != state.asked) state.receipts.take(receipt);
+                    if (const uint32_t receipt = batch_[done].receipt(); receipt != state.asked)
+                        state.receipts.take(receipt);
                 break;
             }
             if (next == StompInput::Next::Nothing) {
@@ -333,10 +332,10 @@ private:
             fail(number, connection, entry.error, connection.stomp && entry.prefix.size() == 4 ? entry.receipt() : 0);
         } else if (entry.status == Entry::Status::Control) {
             handle_control(number, connection, entry, now_ms);
-        } else if (entry.type == frame_forward && connection.neighbour) {
+        } else if (entry.type == FrameForward && connection.neighbour) {
             handle_forward(number, connection, entry, now_ms);
         } else if (entry.type != FramePublish || !connection.logged_in) {
-            fail(number, connection, {"E_FRAME_UNEXPECTED", "a frame that has no place here", 0});
+            fail(number, connection, {"E_FRAME_UNEXPECTED", "unexpected frame type in this state", 0});
         } else {
             return handle_publish(number, connection, entry, now_ms);
         }
@@ -344,7 +343,8 @@ private:
     }
 
     void handle_control(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        if (connection.logged_in && (handle_credit(number, connection, entry, now_ms) || handle_ack(number, entry))) return;
+        if (connection.logged_in && (handle_credit(number, connection, entry, now_ms) || handle_ack(number, entry)))
+            return;
         connection.waiting = true;
         out_.events.add(ControlFrame{number, entry.type, entry.frame_flags, entry.session, std::string(entry.payload)});
     }
@@ -355,8 +355,7 @@ private:
         const auto [subscription, more] = read_credit(entry.payload.data());
         if (const auto found = connection.direct.find(subscription); found != connection.direct.end())
             out_.credit(found->second, more, now_ms);
-        else
-            out_.events.add(CreditGiven{number, subscription, more});
+        else out_.events.add(CreditGiven{number, subscription, more});
         return true;
     }
 
@@ -368,20 +367,23 @@ private:
 
     bool handle_publish(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const MessageView& message = entry.message;
-        if (connection.checks_destinations && !allowed(connection, message)) {
+        if (connection.checks_destinations && !connection.allows(message, scratch_)) {
             connection.waiting = true;
-            out_.events.add(PublishCheck{number, entry.session, entry.receipt(), bool(message.flags & MessageView::Queue),
-                                         std::string(message.destination)});
+            out_.events.add(PublishCheck{number, entry.session, entry.receipt(),
+                                         bool(message.flags & MessageView::Queue), std::string(message.destination)});
             return false;
         }
         ++out_.stats.received;
-        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & PerhapsSent)) watch_clock(number, connection, message, now_ms);
-        // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
-        if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) || message.typed()) {
+        if (!(entry.frame_flags & perhaps_sent_flag) && connection.finds_drift(message, now_ms))
+            out_.events.add(ClockDrift{number, id_time_ms(message.id)});
+        // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python
+        // refuses.
+        if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
+            message.typed()) {
             out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
             ++out_.stats.expired;
-            note_receipt(connection, entry);
+            connection.note_receipt(entry.receipt());
         } else {
             forward(number, connection, entry, now_ms);
         }
@@ -389,16 +391,9 @@ private:
         return true;
     }
 
-    // Its publisher's clock strays too far: Python is told once, until it has been put right.
-    void watch_clock(uint32_t number, Connection& connection, const MessageView& message, int64_t now_ms) {
-        const int64_t sent_ms = id_time_ms(message.id);
-        if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
-        connection.skew_ms_max = -1;
-        out_.events.add(ClockDrift{number, sent_ms});
-    }
-
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        const Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
+        const Publication publication{number, 1u + (entry.frame_flags & perhaps_sent_flag), expiration(entry.message),
+                                      entry.payload};
         if (out_.tracker()) out_.tracker()->published(entry.message.id, now_ms);
         deliver(entry, publication, now_ms);
         out_.stats.count_grade(matched_.size());
@@ -407,7 +402,8 @@ private:
             const bool persistent = entry.message.flags & MessageView::Persistent;
             if (network_->hands_up() && !persistent) return hand_up<PublishedToScheme>(number, entry);
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
-            if (persistent && !routers.empty() && network_->partitions()) return hand_up<PublishedToRouters>(number, entry, routers);
+            if (persistent && !routers.empty() && network_->partitions())
+                return hand_up<PublishedToRouters>(number, entry, routers);
             elsewhere = !routers.empty();
             network_->enter(entry.message, routers, number, now_ms);
         }
@@ -415,7 +411,7 @@ private:
             hand_up<Published>(number, entry);
         } else {
             out_.stats.unmatched += matched_.empty() && !elsewhere;
-            note_receipt(connection, entry);
+            connection.note_receipt(entry.receipt());
         }
     }
 
@@ -435,8 +431,8 @@ private:
     // For Python, which brings it to mailboxes here, and to other brokers as the kind says.
     template <typename Kind, typename... Routers>
     void hand_up(uint32_t number, const Entry& entry, const Routers&... routers) {
-        out_.events.add(Kind{number, entry.receipt(), bool(entry.frame_flags & PerhapsSent), expiration(entry.message), std::string(entry.payload),
-                             mailboxes_, routers...});
+        out_.events.add(Kind{number, entry.receipt(), bool(entry.frame_flags & perhaps_sent_flag),
+                             expiration(entry.message), std::string(entry.payload), mailboxes_, routers...});
     }
 
     // From another broker: pass it on, deliver it here, or both. Persistent ones are Python's, which stores them first.
@@ -459,20 +455,10 @@ private:
     }
 
     void arrive_here(uint32_t number, const Entry& entry, int64_t now_ms) {
-        deliver(entry, {Outlets::nobody, 1, expiration(entry.message), entry.payload}, now_ms);
+        deliver(entry, {OutputQueues::nobody, 1, expiration(entry.message), entry.payload}, now_ms);
         network_->stats.in_vain += matched_.empty();
         if (!mailboxes_.empty())
             out_.events.add(RemoteMessage{number, expiration(entry.message), std::string(entry.payload), mailboxes_});
-    }
-
-    // A topic and a queue may have the same name and not the same guests.
-    bool allowed(const Connection& connection, const MessageView& message) {
-        scratch_.assign(message.flags & MessageView::Queue ? "queue:" : "topic:").append(message.destination);
-        return scratch_ == connection.last_allowed || connection.allowed.contains(scratch_);
-    }
-
-    static void note_receipt(Connection& connection, const Entry& entry) {
-        if (const uint32_t receipt = entry.receipt()) connection.receipts.push_back(receipt);
     }
 
     void decode_one(std::string_view message) {
@@ -485,7 +471,7 @@ private:
         out_.events.add(FrameError{number, error.code, error.reason, error.position, receipt});
     }
 
-    Outlets out_;
+    OutputQueues out_;
     Matcher matcher_;
     std::unique_ptr<Network> network_;
     ForwardHeader header_;

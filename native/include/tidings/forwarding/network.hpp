@@ -4,34 +4,33 @@
 //                                                         └─ many: broadcast along reverse paths
 //   ⟨D, m⟩ arrives: am I in D? then deliver; divide the rest by next hop
 //
-// A destination is in at most one copy at any time, so nobody gets a message twice. Broadcasts, where this argument does not
-// hold, are known again by their message's id. Under flooding, the scheme to compare with, interests belong to neighbours and every
-// broker matches anew.
+// A destination is in at most one copy at any time, so no subscriber gets a message twice. Broadcasts, where this
+// argument does not hold, are known again by their message's id. Under flooding, the scheme to compare with, interests
+// belong to neighbours and every broker matches again.
 //
 // src/tidings/routing/forwarding.py says the same in plain Python.
 #pragma once
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "tidings/codec/forward_frame.hpp"
 #include "tidings/encoding/interests.hpp"
 #include "tidings/forwarding/output_queues.hpp"
+#include "tidings/tracking/recent_ids.hpp"
 
 namespace tidings {
 
 struct NetworkOptions {
     uint32_t router = 0;
     bool flooding = false;
-    bool hands_up = false;         // what is not persistent is carried by a scheme in Python (covering)
-    uint32_t broadcast_above = 0;  // destinations; 0: never broadcast
-    uint8_t hops_max = 32;               // links that a message may cross
-    size_t backlog_bytes_max = 8 << 20;  // of what waits for one link
-    size_t output_bytes_max = 256 << 10; // of what is ahead of a heartbeat
+    bool hands_up = false;                     // what is not persistent is carried by a scheme in Python (covering)
+    uint32_t broadcast_above = 0;              // destinations; 0: never broadcast
+    uint8_t hops_max = 32;                     // links that a message may cross
+    size_t backlog_bytes_max = 8 << 20;        // of what waits for one link
+    size_t output_bytes_max = 256 << 10;       // of what is ahead of a heartbeat
     size_t frame_bytes_max = size_t{2} << 30;  // whatever another broker takes from its clients must pass
 };
 
@@ -40,48 +39,18 @@ struct NetworkStats {
     uint64_t entered = 0;       // matched some other router
     uint64_t destinations = 0;  // how many in all
     uint64_t copies = 0, copy_bytes = 0;
-    uint64_t arrived = 0;       // copies from other brokers
-    uint64_t relayed = 0;       // of these, to be passed on
-    uint64_t in_vain = 0;       // brought here, wanted by nobody: the price of encoding
+    uint64_t arrived = 0;  // copies from other brokers
+    uint64_t relayed = 0;  // of these, to be passed on
+    uint64_t in_vain = 0;  // brought here, wanted by no subscriber: the price of encoding
     uint64_t no_route = 0, no_hops = 0, duplicates = 0, wrong_path = 0, expired = 0;
-};
-
-// Message ids seen lately: the two last generations of them.
-class RecentIds {
-public:
-    static constexpr size_t generation = 1 << 16;
-
-    bool contains(const uint8_t* id) const {
-        const Id one = load(id);
-        return young_.contains(one) || old_.contains(one);
-    }
-
-    void add(const uint8_t* id) {
-        if (young_.size() >= generation) {
-            old_ = std::move(young_);
-            young_ = {};
-        }
-        young_.insert(load(id));
-    }
-
-private:
-    using Id = std::array<uint64_t, 2>;
-    struct Hash {
-        size_t operator()(const Id& id) const { return mix64(id[0] ^ mix64(id[1])); }
-    };
-    static Id load(const uint8_t* id) {
-        Id one;
-        std::memcpy(one.data(), id, 16);
-        return one;
-    }
-
-    std::unordered_set<Id, Hash> young_, old_;
 };
 
 class Network {
 public:
-    Network(const NetworkOptions& options, Interests interests, Outlets& out)
-        : interests(std::move(interests)), options_(options), out_(out) {}
+    Network(const NetworkOptions& options, Interests interests, OutputQueues& out)
+        : interests(std::move(interests)),
+          options_(options),
+          out_(out) {}
 
     // ---- tables
 
@@ -90,7 +59,7 @@ public:
     void link(uint32_t connection, uint32_t neighbour) {
         if (links_.contains(neighbour)) throw UsageError{"E_LINK_TWICE", "the neighbour is linked already"};
         links_[neighbour] = out_.add_link(connection, options_.backlog_bytes_max, options_.output_bytes_max);
-        out_.strangers.admit(out_.at(connection));
+        out_.prelogin_memory.admit(out_.at(connection));
         out_.at(connection).neighbour = neighbour;
         out_.at(connection).frame_bytes_max = options_.frame_bytes_max;
     }
@@ -113,7 +82,7 @@ public:
 
     // ---- messages
 
-    // Who else wants a message that enters the network here; valid until the next call.
+    // The other routers that want a message that enters the network here; valid until the next call.
     const std::vector<uint32_t>& destinations(const MessageView& message) {
         interests.match(message, matched_);
         if (!options_.flooding) std::erase(matched_, options_.router);
@@ -126,7 +95,7 @@ public:
         if (routers.empty()) return;
         const auto hops = static_cast<uint8_t>(options_.hops_max - 1);
         if (options_.flooding) {
-            recent_.add(message.id);
+            recent_.add(bytes_of(message.id));
             spread(message, routers, {options_.router, hops}, 0, publisher, now_ms);
         } else if (options_.broadcast_above && routers.size() > options_.broadcast_above) {
             spread_everywhere(message, {options_.router, hops}, 0, publisher, now_ms);
@@ -136,8 +105,8 @@ public:
     }
 
     // One copy of a persistent message to a neighbour that must acknowledge it. False: no link, or no room in it.
-    bool relay(uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag, std::string_view message,
-               int64_t now_ms) {
+    bool relay(uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag,
+               std::string_view message, int64_t now_ms) {
         const auto found = links_.find(neighbour);
         if (found == links_.end() || out_.sink_at(found->second).full()) return false;
         header_.hops = hops;
@@ -145,7 +114,7 @@ public:
         header_.tagged = true;
         header_.tag = tag;
         header_.routers = routers;
-        send(neighbour, message, Outlets::nobody, now_ms);
+        send(neighbour, message, OutputQueues::nobody, now_ms);
         return true;
     }
 
@@ -157,12 +126,12 @@ public:
         if (!header.routers.empty()) {
             ++stats.relayed;
             if (header.hops == 0) stats.no_hops += header.routers.size();
-            else divide(message, header.routers, static_cast<uint8_t>(header.hops - 1), Outlets::nobody, now_ms);
+            else divide(message, header.routers, static_cast<uint8_t>(header.hops - 1), OutputQueues::nobody, now_ms);
         }
         return here;
     }
 
-    // Whether messages travel with a set of destinations: only then can persistent ones be accounted for.
+    // True if messages travel with a set of destinations: only then can persistent ones be accounted for.
     bool partitions() const { return !options_.flooding; }
 
     bool hands_up() const { return options_.hands_up; }
@@ -177,7 +146,7 @@ private:
     };
 
     bool arrive_broadcast(uint32_t neighbour, const ForwardHeader& header, const MessageView& message, int64_t now_ms) {
-        if (header.origin == options_.router || recent_.contains(message.id)) {
+        if (header.origin == options_.router || recent_.contains(bytes_of(message.id))) {
             ++stats.duplicates;
             return false;
         }
@@ -186,16 +155,16 @@ private:
             ++stats.wrong_path;
             return false;
         }
-        recent_.add(message.id);
+        recent_.add(bytes_of(message.id));
         ++stats.relayed;
         const Source source{header.origin, static_cast<uint8_t>(header.hops - (header.hops > 0))};
         if (header.hops == 0) {
             ++stats.no_hops;
         } else if (options_.flooding) {
             interests.match(message, matched_);
-            spread(message, matched_, source, neighbour, Outlets::nobody, now_ms);
+            spread(message, matched_, source, neighbour, OutputQueues::nobody, now_ms);
         } else {
-            spread_everywhere(message, source, neighbour, Outlets::nobody, now_ms);
+            spread_everywhere(message, source, neighbour, OutputQueues::nobody, now_ms);
         }
         return true;
     }
@@ -208,22 +177,23 @@ private:
     }
 
     // To these neighbours, except where it came from.
-    void spread(const MessageView& message, const std::vector<uint32_t>& neighbours, const Source& source, uint32_t except,
-                uint32_t publisher, int64_t now_ms) {
+    void spread(const MessageView& message, const std::vector<uint32_t>& neighbours, const Source& source,
+                uint32_t except, uint32_t publisher, int64_t now_ms) {
         broadcast_header(source);
         for (const uint32_t neighbour : neighbours)
-            if (neighbour != except && links_.contains(neighbour))
-                send(neighbour, message.bytes, publisher, now_ms);
+            if (neighbour != except && links_.contains(neighbour)) send(neighbour, message.bytes, publisher, now_ms);
     }
 
-    void spread_everywhere(const MessageView& message, const Source& source, uint32_t except, uint32_t publisher, int64_t now_ms) {
+    void spread_everywhere(const MessageView& message, const Source& source, uint32_t except, uint32_t publisher,
+                           int64_t now_ms) {
         broadcast_header(source);
         for (const auto& [neighbour, sink] : links_)
             if (neighbour != except) send(neighbour, message.bytes, publisher, now_ms);
     }
 
     // Dynamic receiver partitioning: one copy for each next hop, with the destinations that lie behind it.
-    void divide(const MessageView& message, const std::vector<uint32_t>& routers, uint8_t hops, uint32_t publisher, int64_t now_ms) {
+    void divide(const MessageView& message, const std::vector<uint32_t>& routers, uint8_t hops, uint32_t publisher,
+                int64_t now_ms) {
         parts_.clear();
         for (const uint32_t router : routers) {
             const auto way = next_hops_.find(router);
@@ -250,14 +220,20 @@ private:
         ++stats.copies;
         if (out_.tracker() && out_.tracker()->forwards()) out_.tracker()->forwarded(id_of(message), neighbour, now_ms);
         stats.copy_bytes += frame_header_bytes + head_.size() + message.size();
-        out_.deliver_link(out_.sink_at(links_.at(neighbour)), publisher, frame_forward, head_, message, now_ms);
+        out_.deliver_link(out_.sink_at(links_.at(neighbour)), publisher, FrameForward, head_, message, now_ms);
+    }
+
+    static constexpr size_t recent_ids_least = 1 << 16;
+
+    static std::string_view bytes_of(const uint8_t* id) {
+        return {reinterpret_cast<const char*>(id), RecentIds::id_bytes};
     }
 
     const NetworkOptions options_;
-    Outlets& out_;
+    OutputQueues& out_;
     std::unordered_map<uint32_t, uint32_t> next_hops_;  // router -> neighbour
     std::unordered_map<uint32_t, uint32_t> links_;      // neighbour -> sink
-    RecentIds recent_;
+    RecentIds recent_{recent_ids_least};
     ForwardHeader header_;
     std::string head_;
     std::vector<uint32_t> matched_;

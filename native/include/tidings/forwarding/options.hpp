@@ -1,4 +1,4 @@
-// How much the forwarder may hold, and what it counts.
+// Limits and counters of the forwarder.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -10,8 +10,8 @@
 namespace tidings {
 
 struct ForwarderOptions {
-    size_t output_bytes_max = 1 << 20;      // a connection's output beyond this goes to its sinks' backlogs
-    size_t memory_bytes_max = 256 << 20;    // output, backlogs, input and events together
+    size_t output_bytes_max = 1 << 20;    // a connection's output beyond this goes to its sinks' backlogs
+    size_t memory_bytes_max = 256 << 20;  // output, backlogs, input and events together
     size_t login_frame_bytes_max = 64 << 10;
     int64_t stall_ms = 1000;
 };

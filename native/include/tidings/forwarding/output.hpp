@@ -28,15 +28,17 @@ public:
         if (!bytes.empty()) std::memcpy(grow(bytes.size()), bytes.data(), bytes.size());
     }
 
-    // As much will follow, after something has been written to many others: memory brings the place meanwhile. Inlined by force, or
-    // gcc takes it for a function without effect.
+    // As much will follow, after something has been written to many others: memory brings the place meanwhile. Inlined
+    // by force, or gcc takes it for a function without effect.
     TIDINGS_INLINE void expect(size_t bytes) const {
         __builtin_prefetch(block_.get() + std::min(end_ + bytes / 2, capacity_), 1);
         __builtin_prefetch(block_.get() + std::min(end_ + bytes, capacity_), 1);
     }
 
     char* begin() { return block_.get() + start_; }
-    std::string_view front(size_t bytes_max = SIZE_MAX) const { return {block_.get() + start_, std::min(bytes_max, size())}; }
+    std::string_view front(size_t bytes_max = SIZE_MAX) const {
+        return {block_.get() + start_, std::min(bytes_max, size())};
+    }
 
     void drop(size_t bytes) {
         most_ = std::max(most_, end_);
@@ -44,7 +46,8 @@ public:
         if (start_ == end_) start_ = end_ = 0;
     }
 
-    // To be called every now and then: ten thousand quiet connections must not keep what one burst needed, nor must busy ones.
+    // To be called every now and then: ten thousand quiet connections must not keep what one burst needed, nor must
+    // busy ones.
     void rest() {
         const size_t needed = std::max(most_, end_);
         if (!needed && capacity_) release();

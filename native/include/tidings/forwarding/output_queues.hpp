@@ -1,34 +1,34 @@
-// Where messages leave: connections with their output, direct sinks with their backlogs, and the pressure both put on
+// Output: connections with their output, direct sinks with their backlogs, and the pressure both put on
 // publishers. Knows nothing of matching or parsing.
 #pragma once
 #include <cstring>
-#include <deque>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "tidings/forwarding/partial_frames.hpp"
 #include "tidings/codec/batch.hpp"
+#include "tidings/codec/frames.hpp"
 #include "tidings/forwarding/connection_table.hpp"
 #include "tidings/forwarding/drop_notices.hpp"
-#include "tidings/support/error.hpp"
 #include "tidings/forwarding/events.hpp"
-#include "tidings/codec/frames.hpp"
 #include "tidings/forwarding/options.hpp"
-#include "tidings/tracking/delivery_recorder.hpp"
-#include "tidings/forwarding/sink.hpp"
+#include "tidings/forwarding/partial_frames.hpp"
 #include "tidings/forwarding/prelogin_memory.hpp"
+#include "tidings/forwarding/sink_table.hpp"
 #include "tidings/stomp/message_writer.hpp"
+#include "tidings/support/error.hpp"
+#include "tidings/tracking/delivery_recorder.hpp"
 
 namespace tidings {
 
-class Outlets {
+class OutputQueues {
 public:
     static constexpr uint32_t nobody = UINT32_MAX;
-    static constexpr size_t answers_bytes_max = 64 << 10;  // of output above its limit before its client must read first
+    static constexpr size_t answers_bytes_max = 64
+                                                << 10;  // of output above its limit before its client must read first
 
-    explicit Outlets(const ForwarderOptions& options) : options(options) {}
+    explicit OutputQueues(const ForwarderOptions& options) : options(options) {}
 
     // ---- connections
 
@@ -49,8 +49,8 @@ public:
         std::erase(memory_waiters_, number);
         if (connection.pushed_back)
             for (Sink& sink : sinks_) std::erase(sink.waiters, number);
-        strangers.free(connection, connection.tail.size());
-        begun.end(connection);
+        prelogin_memory.free(connection, connection.tail.size());
+        partial_frames.end(connection);
         connections_.close(number);
         relieve_memory();
     }
@@ -63,39 +63,30 @@ public:
         return *connection;
     }
 
-    Sink& sink_at(uint32_t index) {
-        if (index >= sinks_.size() || sinks_[index].kind == Sink::Kind::Free) throw UsageError{"E_NO_SINK", "no such sink"};
-        return sinks_[index];
-    }
+    Sink& sink_at(uint32_t index) { return sinks_.at(index); }
 
     // ---- what is recorded
 
-    void use_tracker(Tracker& tracker) { reach_.use(tracker); }
-    Tracker* tracker() const { return reach_.tracker(); }
+    void use_tracker(Tracker& tracker) { recorder_.use(tracker); }
+    Tracker* tracker() const { return recorder_.tracker(); }
 
     void set_subscriber(uint32_t number, uint32_t subscriber) {
         if (subscriber && !tracker()) throw UsageError{"E_TRACKING_OFF", "nothing is recorded here"};
         at(number).subscriber = subscriber;
-        reach_.forget();
+        recorder_.forget();
     }
 
     // ---- sinks
 
     // The number the next sink will have.
-    uint32_t next_sink() const { return free_sinks_.empty() ? static_cast<uint32_t>(sinks_.size()) : free_sinks_.back(); }
+    uint32_t next_sink() const { return sinks_.next(); }
 
     Sink& add_sink(Sink::Kind kind) {
-        const uint32_t index = next_sink();
-        if (free_sinks_.empty())
-            sinks_.emplace_back();
-        else
-            free_sinks_.pop_back();
-        sinks_[index].kind = kind;
-        reach_.forget();
-        return sinks_[index];
+        recorder_.forget();
+        return sinks_.add(kind);
     }
 
-    // The sink of a link: it holds up those who publish here, and loses what passes through when it is full.
+    // The sink of a link: it holds up publishers here, and loses what passes through when it is full.
     uint32_t add_link(uint32_t number, size_t backlog_bytes_max, size_t output_bytes_max) {
         Connection& connection = at(number);
         const uint32_t index = next_sink();
@@ -118,16 +109,14 @@ public:
             release_waiters(sink);
             if (sink.noted) notices_.forget(index);
         }
-        sink = Sink{};
-        reach_.forget();
-        retired_sinks_.push_back(index);
+        sinks_.retire(index);
+        recorder_.forget();
         relieve_memory();
     }
 
     // All events handed out before have been handled: none of them names a sink that is gone.
     std::vector<Event> take_events() {
-        free_sinks_.insert(free_sinks_.end(), retired_sinks_.begin(), retired_sinks_.end());
-        retired_sinks_.clear();
+        sinks_.reuse_retired();
         std::vector<Event> taken = events.take();
         relieve_memory();
         return taken;
@@ -142,7 +131,7 @@ public:
     // ---- deliveries
 
     void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
-        if (sink.no_local && sink.connection == one.publisher) return reach_.miss(sink);
+        if (sink.no_local && sink.connection == one.publisher) return recorder_.miss(sink);
         Connection& connection = connections_[sink.connection];
         if (!sink.queued && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
@@ -155,19 +144,22 @@ public:
         } else {
             std::string frame(prepare(sink.label, sink.version, sink.number, one), '\0');
             write(frame.data(), sink.label, sink.number, one);
-            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)}, now_ms);
-            reach_.miss(sink);
+            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)},
+                            now_ms);
+            recorder_.miss(sink);
         }
     }
 
     // After all direct deliveries of a message that has matched these sinks.
     void record_deliveries(const Publication& one, std::span<const uint32_t> matched, int64_t now_ms) {
-        reach_.record(id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
-                      [&](const Sink& sink) { return connections_[sink.connection].subscriber; });
+        recorder_.record(
+            id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
+            [&](const Sink& sink) { return connections_[sink.connection].subscriber; });
     }
 
     // A frame of two parts for the link's peer.
-    void deliver_link(Sink& sink, uint32_t publisher, uint8_t type, std::string_view head, std::string_view message, int64_t now_ms) {
+    void deliver_link(Sink& sink, uint32_t publisher, uint8_t type, std::string_view head, std::string_view message,
+                      int64_t now_ms) {
         Connection& connection = connections_[sink.connection];
         const size_t bytes = frame_header_bytes + head.size() + message.size();
         if (!sink.queued && connection.output.size() < connection.output_bytes_max) {
@@ -211,7 +203,8 @@ public:
         maybe_choke(connection);
     }
 
-    // How much more a mailbox may put into this output; if nothing, an event Room follows when there is some again.
+    // The bytes that a mailbox may still put into this output; if none, an event OutputRoom follows when there is room
+    // again.
     size_t room(uint32_t number) {
         Connection& connection = at(number);
         const size_t used = connection.output.size();
@@ -260,7 +253,7 @@ public:
         relieve_memory();
     }
 
-    // What was taken last may be stuck in the driver until its socket is writable again: it counts as held.
+    // The bytes taken last may be stuck in the driver until its socket is writable again: they count as held.
     void set_writable(uint32_t number, bool writable) {
         Connection& connection = at(number);
         if (connection.writable && !writable) {
@@ -274,14 +267,18 @@ public:
         if (writable && !connection.output.empty()) mark_dirty(connection);
     }
 
-    // Whether a connection that is not parsed is read all the same, for the credit of its own subscriptions (read_ahead.hpp).
+    // True if a connection that is not parsed is read all the same, for the credit of its own subscriptions
+    // (read_ahead.hpp).
     bool reads_ahead(const Connection& connection) const {
-        if (connection.broken || connection.waiting || connection.choked || connection.stomp || connection.ahead.ended()) return false;
-        if (connection.tail.size() >= options.memory_bytes_max / 16 || held_bytes() > options.memory_bytes_max) return false;
+        if (connection.broken || connection.waiting || connection.choked || connection.stomp ||
+            connection.ahead.ended())
+            return false;
+        if (connection.tail.size() >= options.memory_bytes_max / 16 || held_bytes() > options.memory_bytes_max)
+            return false;
         return std::ranges::any_of(connection.backlogged, [&](uint32_t index) { return sinks_[index].starving(); });
     }
 
-    // A subscriber does not get so many messages. One whose connection ends for that is told so.
+    // A subscriber does not get `count` messages. Its connection is notified, if it does not end for that.
     void dropped(Sink& sink, DropReason reason, size_t count = 1) {
         sink.dropped += count;
         (sink.kind == Sink::Kind::Link ? stats.dropped_link : stats.dropped[static_cast<size_t>(reason)]) += count;
@@ -292,7 +289,8 @@ public:
     bool has_resumable() const { return !resumable_.empty(); }
     std::vector<uint32_t> take_resumable() { return std::exchange(resumable_, {}); }
 
-    // Every now and then: who has taken nothing for too long stops holding up others; a dead link, by its heartbeats.
+    // To be called regularly: a sink that has taken nothing for too long stops holding up others; a dead link ends by
+    // its heartbeats.
     void check_stalls(int64_t now_ms) {
         for (Sink& sink : sinks_) {
             if (sink.kind != Sink::Kind::Direct || sink.stalled || !sink.full()) continue;
@@ -305,7 +303,8 @@ public:
             if (connection.output.empty() && connection.writable) connection.moved_ms = now_ms;
         });
         if (!memory_waiters_.empty()) make_room(now_ms);
-        notices_.tell([&](uint32_t index) -> Sink& { return sinks_[index]; }, [&](uint32_t number) -> Connection& { return connections_[number]; }, events);
+        notices_.send([&](uint32_t index) -> Sink& { return sinks_[index]; },
+                      [&](uint32_t number) -> Connection& { return connections_[number]; }, events);
     }
 
     // ---- memory
@@ -329,17 +328,18 @@ public:
     }
 
     void maybe_resumable(const Connection& connection) {
-        if (connection.pushed_back == 0 && !connection.held && !connection.choked) resumable_.push_back(connection.number);
+        if (connection.pushed_back == 0 && !connection.held && !connection.choked)
+            resumable_.push_back(connection.number);
     }
 
     const ForwarderOptions options;
-    Strangers strangers{options.memory_bytes_max};
-    BegunFrames begun{options.memory_bytes_max};
+    PreloginMemory prelogin_memory{options.memory_bytes_max};
+    PartialFrames partial_frames{options.memory_bytes_max};
     ForwarderStats stats;
     Events events;
 
 private:
-    // What a delivery takes in the connection's own language.
+    // The size of a delivery in the connection's protocol.
     size_t prepare(std::string_view label, StompVersion version, uint32_t subscription, const Publication& one) {
         if (label.empty()) return delivery_bytes(one.message);
         return stomp_.prepare(version, label, subscription, one.attempt, one.tag, one.message, one.rendered);
@@ -350,7 +350,8 @@ private:
         stomp_.write(place);
     }
 
-    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting, int64_t now_ms) {
+    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting,
+                         int64_t now_ms) {
         if (sink.full() && !make_way(sink, publisher)) return;
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
         if (!sink.queued) {
@@ -380,9 +381,7 @@ private:
             case Policy::Disconnect:
                 if (!std::exchange(sink.leaving, true)) events.add(SlowConsumer{sink.connection, sink.number});
                 [[fallthrough]];
-            default:
-                dropped(sink, DropReason::Newest);
-                return false;
+            default: dropped(sink, DropReason::Newest); return false;
         }
     }
 
@@ -436,7 +435,7 @@ private:
         dirty_.push_back(connection.number);
     }
 
-    // Who asks and does not read the answers must read first.
+    // A client that asks and does not read the answers must read first.
     void maybe_choke(Connection& connection) {
         if (connection.output.size() > options.output_bytes_max + answers_bytes_max) connection.choked = true;
     }
@@ -467,7 +466,8 @@ private:
         maybe_resumable(connection);
     }
 
-    // Publishers wait for memory that those hold who take nothing: these lose what waits for them, or their connection.
+    // Publishers wait for memory that is held for sinks that take nothing: these lose their backlog, or their
+    // connection.
     void make_room(int64_t now_ms) {
         for (Sink& sink : sinks_) {
             if (sink.backlog.empty() || now_ms - sink.moved_ms < options.stall_ms) continue;
@@ -488,12 +488,12 @@ private:
     }
 
     ConnectionTable connections_;
-    std::deque<Sink> sinks_;
-    std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
-    size_t held_bytes_ = 0;   // of output, backlogs and input
+    SinkTable sinks_;
+    std::vector<uint32_t> dirty_, resumable_, memory_waiters_;
+    size_t held_bytes_ = 0;  // of output, backlogs and input
     size_t fresh_bytes_ = 0;
     StompRenderer stomp_;
-    Reach reach_;
+    DeliveryRecorder recorder_;
     DropNotices notices_;
 };
 

@@ -1,4 +1,5 @@
-// Filters that were given up because a message's budget was used up: counted, remembered for a report, and what they answer.
+// Filters that were given up because a message's budget was used up: counted, remembered for a report, and what they
+// answer.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,8 +14,8 @@ class Overruns {
 public:
     explicit Overruns(const Budget& budget) : budget_(budget) {}
 
-    // What a filter without an answer counts as. Subscribers do not get what nobody could decide; tables that stand for other
-    // filters (routing) must say yes, or those would lose messages that they want.
+    // The value of a filter without an answer. Subscribers do not get what could not be decided; tables that stand for
+    // other filters (routing) must say yes, or those would lose messages that they want.
     bool in_doubt = false;
 
     bool give_up_constraint(uint32_t number) { return give_up(constraints_, number); }
@@ -46,7 +47,8 @@ private:
     bool give_up(std::vector<GivenUp>& remembered, uint32_t number) {
         ++count_;
         const auto at = std::ranges::lower_bound(remembered, number, {}, &GivenUp::number);
-        if (at != remembered.end() && at->number == number) at->times += std::exchange(at->message, budget_.message()) != budget_.message();
+        if (at != remembered.end() && at->number == number)
+            at->times += std::exchange(at->message, budget_.message()) != budget_.message();
         else if (remembered.size() < remembered_max) remembered.insert(at, {number, 1, budget_.message()});
         return in_doubt;
     }

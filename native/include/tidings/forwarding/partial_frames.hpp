@@ -1,5 +1,5 @@
-// Large frames of clients that are not all there yet: all of them together may take half of the memory. Others wait for nothing that
-// these hold; without a bound, many halves of the largest frame would be more than the memory.
+// Large frames of clients that are not all there yet: all of them together may take half of the memory. Others wait for
+// nothing that these hold; without a bound, many halves of the largest frame would be more than the memory.
 #pragma once
 #include <algorithm>
 
@@ -7,19 +7,21 @@
 
 namespace tidings {
 
-class BegunFrames {
+class PartialFrames {
 public:
-    explicit BegunFrames(size_t memory_bytes_max) : bytes_max_(memory_bytes_max / 2) {}
+    explicit PartialFrames(size_t memory_bytes_max) : bytes_max_(memory_bytes_max / 2) {}
 
     // After a read. False: there are too many of them, and this is one. A frame that is alone may always go on.
     bool hold(Connection& connection) {
         const bool begun = connection.logged_in && connection.reading() && connection.tail.size() > small_bytes;
         count(connection, begun ? connection.tail.size() : 0);
-        return !begun || bytes_ <= bytes_max_ || bytes_ == connection.begun_bytes;
+        return !begun || bytes_ <= bytes_max_ || bytes_ == connection.partial_bytes;
     }
 
     // Some of its input was used.
-    void shrink(Connection& connection) { count(connection, std::min(connection.begun_bytes, connection.tail.size())); }
+    void shrink(Connection& connection) {
+        count(connection, std::min(connection.partial_bytes, connection.tail.size()));
+    }
 
     void end(Connection& connection) { count(connection, 0); }
 
@@ -27,8 +29,8 @@ private:
     static constexpr size_t small_bytes = 64 << 10;  // whose frames are small is not held up by those of others
 
     void count(Connection& connection, size_t bytes) {
-        bytes_ += bytes - connection.begun_bytes;
-        connection.begun_bytes = bytes;
+        bytes_ += bytes - connection.partial_bytes;
+        connection.partial_bytes = bytes;
     }
 
     const size_t bytes_max_;

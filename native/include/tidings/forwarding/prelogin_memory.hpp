@@ -1,12 +1,13 @@
-// Input of connections that have neither logged in nor become links: all of it together may take an eighth of the memory.
+// Input of connections that have neither logged in nor become links: all of it together may take an eighth of the
+// memory.
 #pragma once
 #include "tidings/forwarding/connection.hpp"
 
 namespace tidings {
 
-class Strangers {
+class PreloginMemory {
 public:
-    explicit Strangers(size_t memory_bytes_max) : bytes_max_(memory_bytes_max / 8) {}
+    explicit PreloginMemory(size_t memory_bytes_max) : bytes_max_(memory_bytes_max / 8) {}
 
     // False: together they have sent too much.
     bool hold(const Connection& connection, size_t bytes) {
@@ -17,7 +18,7 @@ public:
 
     void free(const Connection& connection, size_t bytes) { bytes_ -= connection.stranger ? bytes : 0; }
 
-    // It is known now who this is: others take no memory from it any more.
+    // The client has logged in: others take no memory from it any more.
     void admit(Connection& connection) {
         free(connection, connection.tail.size());
         connection.stranger = false;

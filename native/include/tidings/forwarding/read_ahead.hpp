@@ -3,9 +3,10 @@
 //   client ── PUBLISH PUBLISH CREDIT ──►│ not parsed: a backlog is full, perhaps that of the client's own subscription,
 //                                       │ which needs the credit behind the publications to empty
 //
-// Frames that wait are looked through, and the credit in them is given out of turn; the frame stays, with a credit of 0. Credit
-// changes nothing of what stands before it, unless that makes or ends a subscription: there the search ends. Not done: to let a
-// connection's own sinks hold more before they push it back, which helps for so long only, and not if another sink pushes it back.
+// Frames that wait are looked through, and the credit in them is given out of turn; the frame stays, with a credit of
+// 0. Credit changes nothing of what stands before it, unless that makes or ends a subscription: there the search ends.
+// Not done: to let a connection's own sinks hold more before they push it back, which helps for so long only, and not
+// if another sink pushes it back.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Where a match leads: to a connection's output (direct), to Python (mailbox), or to another broker (link).
+// The target of a match: a connection's output (direct), Python (mailbox), or another broker (link).
 #pragma once
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@ namespace tidings {
 
 enum class Policy : uint8_t { PushBack, DropOldest, DropNewest, Disconnect };
 
-// Why a subscriber does not get a message; docs/wire.md, DROPPED, says what each means.
+// The reasons why a subscriber does not get a message; docs/wire.md, DROPPED, defines them.
 enum class DropReason : uint8_t { Oldest, Newest, Stalled, Far, Cost };
 inline constexpr std::array<std::string_view, 5> drop_reasons{"oldest", "newest", "stalled", "far", "cost"};
 
@@ -30,32 +30,34 @@ struct alignas(64) Sink {
         std::string frame;
         int64_t expires_ms;
         std::array<uint8_t, 16> id{};  // of the message; nothing for links
-        Waiting(std::string bytes, int64_t expires, const uint8_t* message_id = nullptr) : frame(std::move(bytes)), expires_ms(expires) {
+        Waiting(std::string bytes, int64_t expires, const uint8_t* message_id = nullptr)
+            : frame(std::move(bytes)),
+              expires_ms(expires) {
             if (message_id) std::copy_n(message_id, id.size(), id.begin());
         }
         size_t bytes() const { return frame.size() + waiting_bytes; }
     };
 
-    // What every delivery looks at stands first: a line of the cache.
+    // Fields that every delivery reads come first: one cache line.
     Kind kind = Kind::Free;
     StompVersion version = StompVersion::V12;  // if it speaks STOMP
     Policy policy = Policy::PushBack;
     bool no_local = false;
-    bool stalled = false;      // takes nothing: no longer holds up publishers, loses messages instead
-    bool leaving = false;      // Python was told to disconnect it
-    bool queued = false;       // it has a backlog, and is in its connection's list of those
-    bool noted = false;        // its subscriber must be told of drops
+    bool stalled = false;  // takes nothing: no longer holds up publishers, loses messages instead
+    bool leaving = false;  // Python was told to disconnect it
+    bool queued = false;   // it has a backlog, and is in its connection's list of those
+    bool noted = false;    // its subscriber must be told of drops
     uint32_t connection = 0;
-    uint32_t number = 0;       // of the subscription, as its client counts
+    uint32_t number = 0;  // of the subscription, as its client counts
     int64_t credit = unlimited;
     uint64_t delivered = 0;
-    std::string label;         // how its frames begin, in STOMP; empty: it speaks the native protocol
+    std::string label;  // how its frames begin, in STOMP; empty: it speaks the native protocol
     uint64_t dropped = 0;
     std::array<uint64_t, drop_reasons.size()> untold{};  // of these, by reason, what its subscriber was not told yet
     size_t backlog_bytes = 0, backlog_bytes_max = 0;
-    int64_t moved_ms = 0;      // when something last left the backlog, or began to wait in it
-    std::deque<Waiting> backlog;       // for credit, or for room in the output
-    std::vector<uint32_t> waiters;     // publishing connections that are pushed back because of this sink
+    int64_t moved_ms = 0;           // when something last left the backlog, or began to wait in it
+    std::deque<Waiting> backlog;    // for credit, or for room in the output
+    std::vector<uint32_t> waiters;  // publishing connections that are pushed back because of this sink
 
     // Take back what is left of the credit; unlimited credit counts as none.
     uint32_t take_credit() { return credit == unlimited ? 0 : static_cast<uint32_t>(std::exchange(credit, 0)); }

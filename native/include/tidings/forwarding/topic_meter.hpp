@@ -1,4 +1,4 @@
-// How much goes to which destination, counted only while somebody looks: a broker that nobody asks pays one comparison a message.
+// Counts messages by destination, only while the counts are read: otherwise a broker pays one comparison a message.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,7 +11,8 @@ namespace tidings {
 
 class TopicMeter {
 public:
-    static constexpr size_t topics_max = 1000;  // publishers choose the names: those that come later are one entry, `others`
+    static constexpr size_t topics_max =
+        1000;  // publishers choose the names: those that come later are one entry, `others`
     static constexpr int64_t watch_ms = 10'000;
 
     struct Counts {
@@ -23,7 +24,7 @@ public:
     };
     using ByName = std::unordered_map<std::string, Counts, Hash, std::equal_to<>>;
 
-    // Whoever looks, looks again within `watch_ms`, or counting ends; it begins anew with the next look.
+    // Counting ends if they are not read again within `watch_ms`, and begins at zero with the next read.
     void look(int64_t now_ms) {
         if (now_ms >= until_ms_) {
             topics_.clear();

@@ -1,5 +1,5 @@
-// Subscribers that ask for one bound and nothing else, sorted by it: those that a message satisfies lie side by side, from
-// the value to one of the ends, and are copied out in slices. Chunks keep insertion cheap in lists of any length.
+// Subscribers that ask for one bound and nothing else, sorted by it: those that a message satisfies lie side by side,
+// from the value to one of the ends, and are copied out in slices. Chunks keep insertion cheap in lists of any length.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -49,7 +49,8 @@ public:
 
     size_t size() const { return size_; }
 
-    // Upper bounds that admit `position`: emit(tokens, count) for those that surely do, doubt(token, number) for the others.
+    // Upper bounds that admit `position`: emit(tokens, count) for those that surely do, doubt(token, number) for the
+    // others.
     template <class Emit, class Doubt>
     void above(uint32_t position, Emit&& emit, Doubt&& doubt) const {
         if (position > greatest_) return;
@@ -123,8 +124,9 @@ private:
     // The last chunk that begins at or before the entry.
     size_t chunk_for(const Entry& entry) const {
         if (chunks_.size() == 1) return 0;  // it may still be empty
-        const auto after = std::upper_bound(chunks_.begin(), chunks_.end(), entry,
-                                            [](const Entry& e, const std::unique_ptr<Chunk>& chunk) { return e < chunk->at(0); });
+        const auto after = std::upper_bound(
+            chunks_.begin(), chunks_.end(), entry,
+            [](const Entry& e, const std::unique_ptr<Chunk>& chunk) { return e < chunk->at(0); });
         return after == chunks_.begin() ? 0 : static_cast<size_t>(after - chunks_.begin()) - 1;
     }
 

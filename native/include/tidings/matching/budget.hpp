@@ -1,18 +1,21 @@
-// The work that matching may do for one message, counted in steps of about a nanosecond (docs/limits.md, "Cost of a message").
+// The work that matching may do for one message, counted in steps of about a nanosecond (docs/limits.md, "Cost of a
+// message").
 //
-// Every filter may take `filter_steps` whatever the others take, which is more than an ordinary filter needs for ordinary values;
-// so nobody's expensive filter keeps a cheap one from being evaluated. What a filter takes beyond that comes out of the message's
-// pool. The search for all patterns' pieces in a text, which is nobody's and serves all, has a pool of its own. Who finds a pool
-// empty is given up: it is exhausted, and the answer it was about to give is no answer.
+// Every filter may take `filter_steps` whatever the others take, which is more than an ordinary filter needs for
+// ordinary values; so no expensive filter keeps a cheap one from being evaluated. What a filter takes beyond that comes
+// out of the message's pool. The search for all patterns' pieces in a text, which serves all filters, has a pool of its
+// own. A filter that finds a pool empty is given up: it is exhausted, and the answer it was about to give is no answer.
 //
-// What filters may take anyway ends as well, at some ten thousand of them that take all of it, so that no number of filters makes
-// a message dearer than the three together.
+// What filters may take anyway ends as well, at some ten thousand of them that take all of it, so that no number of
+// filters makes a message dearer than the three together.
 //
-// Steps are counted, not time, so that the outcome does not depend on the machine or its load. They are taken in pieces after
-// the work, so that a hit at the beginning of a long text costs little; a piece is at most some ten thousand steps.
+// Steps are counted, not time, so that the outcome does not depend on the machine or its load. They are taken in pieces
+// after the work, so that a hit at the beginning of a long text costs little; a piece is at most some ten thousand
+// steps.
 //
-// Most filters take nothing, and then a budget costs one comparison: what is left to a filter is a single number, which is below
-// zero once it is exhausted, and what it has taken is divided between its own and the pool only when the next one begins.
+// Most filters take nothing, and then a budget costs one comparison: what is left to a filter is a single number, which
+// is below zero once it is exhausted, and what it has taken is divided between its own and the pool only when the next
+// one begins.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -38,7 +41,8 @@ public:
         if (used_ || left_ != start_) refill();
     }
     void begin_filter() {
-        if (left_ != start_) [[unlikely]] begin_next();
+        if (left_ != start_) [[unlikely]]
+            begin_next();
     }
     void begin_shared() {
         settle();
@@ -51,7 +55,7 @@ public:
         open(filter_steps);
     }
 
-    // Whether the filter may go on.
+    // True if the filter may go on.
     bool take(uint64_t steps) {
         left_ -= static_cast<int64_t>(steps);
         return left_ >= 0;
@@ -94,7 +98,7 @@ private:
     int64_t start_ = 0, left_ = 0;  // what this filter may take, its own and the pool, and what is left of that
     uint64_t taken_ = 0;            // by those before
     uint64_t message_ = 0;
-    bool used_ = false;             // whether any of this message's filters before took something
+    bool used_ = false;  // whether any of this message's filters before took something
 };
 
 }  // namespace tidings

@@ -1,5 +1,5 @@
-// Two containers of plain values that the matcher's tables are made of. `Column` is a vector of 16 bytes: there are many
-// thousands of short ones. `Pages` never moves what it holds, so that growing to millions costs no pause.
+// Two containers of plain values that the matcher's tables are made of. `Column` is a vector of 16 bytes: there are
+// many thousands of short ones. `Pages` never moves what it holds, so that growing to millions costs no pause.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -66,7 +66,7 @@ public:
         size_ += static_cast<uint32_t>(count);
     }
     void clear() { size_ = 0; }
-    // For those who write into reserved space themselves.
+    // For callers that write into reserved space.
     void set_size(size_t size) { size_ = static_cast<uint32_t>(size); }
     void reserve(size_t wanted) {
         if (wanted <= capacity_) return;

@@ -1,8 +1,9 @@
 // Every distinct constraint once, with a reference count, and the names of the attributes they speak of.
 //
-// A constraint is first brought into normal form, so that different spellings share one entry: a whole float becomes an int,
-// a LIKE or TOPIC pattern without wildcards an equality, `abc%` a prefix, an IN of one value an equality. Its form says how
-// a message satisfies it: *listed* ones are found from the attribute's value and kept in a set while a message is matched;
+// A constraint is first brought into normal form, so that different spellings share one entry: a whole float becomes an
+// int, a LIKE or TOPIC pattern without wildcards an equality, `abc%` a prefix, an IN of one value an equality. Its form
+// says how a message satisfies it: *listed* ones are found from the attribute's value and kept in a set while a message
+// is matched;
 // *bounds* compare positions; *direct* ones (negations, <>, EXISTS, MISSING) are true too often to be listed: ask them.
 #pragma once
 #include <algorithm>
@@ -14,10 +15,10 @@
 #include <vector>
 
 #include "tidings/codec/codec.hpp"
+#include "tidings/codec/predicate.hpp"
 #include "tidings/matching/column.hpp"
 #include "tidings/matching/hash_index.hpp"
 #include "tidings/matching/position.hpp"
-#include "tidings/codec/predicate.hpp"
 
 namespace tidings {
 
@@ -30,16 +31,17 @@ inline constexpr uint32_t number_mask = (1u << form_shift) - 1;
 inline Form form_of(Reference reference) { return static_cast<Form>(reference >> form_shift); }
 inline uint32_t number_of(Reference reference) { return reference & number_mask; }
 
-// A conjunction waiting for the rest of its constraints to be checked. `tag` is the first of them: a listed constraint's
-// reference, or a bound's form with the number of its line (then `bound` is the position), or a direct one's reference.
+// A conjunction waiting for the rest of its constraints to be checked. `tag` is the first of them: a listed
+// constraint's reference, or a bound's form with the number of its line (then `bound` is the position), or a direct
+// one's reference.
 inline constexpr uint32_t candidate_more = 1u << 31;  // in `row`: there is more to check than the tag
 struct Candidate {
     uint32_t token, row, tag, bound;
 };
 
-// Who is reached through a constraint: subscribers that need nothing else, and candidates.
+// The subscribers reached through a constraint: those that need nothing else, and candidates.
 struct Lists {
-    Column<uint32_t> plain;  // sorted tokens without flags
+    Column<uint32_t> plain;   // sorted tokens without flags
     Column<uint32_t> marked;  // sorted tokens with flags
     Column<Candidate> candidates;
 
@@ -48,7 +50,7 @@ struct Lists {
     size_t bytes() const { return sizeof(Lists) + plain.bytes() + marked.bytes() + candidates.bytes(); }
 };
 
-// What IN and LIKE need besides a value: the constraint as it was read, over bytes of its own.
+// Needed by IN and LIKE besides a value: the constraint as it was read, over bytes of its own.
 struct Held {
     std::string bytes;
     Constraint constraint;
@@ -83,8 +85,8 @@ struct KeyLengths {
     std::array<uint32_t, length_max + 1> counts{};
 };
 
-// Most pieces of a long text are no pattern's: a bit for each key of one length, by a hash, says so without a look at the index.
-// A key that goes leaves its bit behind until the sieve is made anew, which the next key does that finds it too full.
+// Most pieces of a long text are no pattern's: a bit for each key of one length, by a hash, says so without a look at
+// the index. A key that goes leaves its bit behind until the sieve is rebuilt, by the next key that finds it too full.
 class Sieve {
 public:
     template <class InUse>
@@ -122,11 +124,11 @@ struct AttributeRecord {
     std::string name;
     uint64_t hash = 0;
     uint32_t references = 0;
-    uint32_t listed = 0, patterns = 0;  // constraints of that form, and patterns among them
-    uint32_t presence = none;           // the number of its EXISTS, if that is in use
+    uint32_t listed = 0, patterns = 0;                      // constraints of that form, and patterns among them
+    uint32_t presence = none;                               // the number of its EXISTS, if that is in use
     std::array<uint32_t, 4> lines{none, none, none, none};  // by kind
-    std::unique_ptr<PatternKeys> keys;  // once there is a pattern
-    uint32_t keyless = none;            // first pattern without an access key
+    std::unique_ptr<PatternKeys> keys;                      // once there is a pattern
+    uint32_t keyless = none;                                // first pattern without an access key
     uint32_t first_block = none, blocks = 0;
 };
 
@@ -150,9 +152,9 @@ public:
     AttributeRecord& attribute(uint32_t number) { return attributes_[number]; }
     const AttributeRecord& attribute(uint32_t number) const { return attributes_[number]; }
 
-    // Whether there are INs over several kinds of values.
+    // True if there are INs over several kinds of values.
     bool mixed() const { return mixed_ != 0; }
-    // Whether a number or boolean that a text reads as could satisfy anything listed, or a bound.
+    // True if a number or boolean that a text reads as could satisfy anything listed, or a bound.
     bool reads_texts() const { return reading_ != 0; }
 
     uint32_t find_attribute(std::string_view name, uint64_t hash) const {
@@ -171,8 +173,9 @@ public:
     uint32_t intern(const Constraint& constraint, bool& is_new) {
         const uint64_t name_hash = hash_name(constraint.name), hash = hash_of(constraint, name_hash);
         const uint32_t known = find_attribute(constraint.name, name_hash);
-        const uint32_t found =
-            known == none ? none : index_.find(hash, [&](uint32_t number) { return same(constraints_[number], known, constraint); });
+        const uint32_t found = known == none ? none : index_.find(hash, [&](uint32_t number) {
+            return same(constraints_[number], known, constraint);
+        });
         is_new = found == none;
         if (!is_new) return found;
         const uint32_t number = constraints_.take();
@@ -238,15 +241,17 @@ public:
         return made;
     }
 
-    // Which derived attributes of messages somebody constrains (bits of Derived).
+    // The derived attributes of messages that are constrained (bits of Derived).
     uint8_t derived() const { return derived_.mask(); }
 
     size_t bytes() const {
-        size_t sum = constraints_.bytes() + index_.bytes() + attributes_.bytes() + names_.bytes() + lines_.bytes() + text_bytes_;
+        size_t sum = constraints_.bytes() + index_.bytes() + attributes_.bytes() + names_.bytes() + lines_.bytes() +
+                     text_bytes_;
         for (uint32_t i = 0; i < constraints_.end(); ++i) {
             const Interned& one = constraints_[i];
             if (one.lists) sum += one.lists->bytes();
-            if (one.held) sum += sizeof(Held) + one.held->bytes.capacity() + one.held->constraint.list.size() * sizeof(Value);
+            if (one.held)
+                sum += sizeof(Held) + one.held->bytes.capacity() + one.held->constraint.list.size() * sizeof(Value);
         }
         return sum;
     }
@@ -268,7 +273,8 @@ private:
     static bool reads_texts(const Interned& one) {
         const auto read = [](const Value& value) { return value.kind() == Kind::Bool || value.kind() == Kind::Number; };
         if (one.form == Form::Direct) return false;
-        return one.op == Op::In ? std::ranges::any_of(one.held->constraint.list, read) : one.op < Op::In && read(one.value);
+        return one.op == Op::In ? std::ranges::any_of(one.held->constraint.list, read)
+                                : one.op < Op::In && read(one.value);
     }
 
     static Form form(const Constraint& constraint) {
@@ -296,7 +302,8 @@ private:
         return hash_of(one.op, one.negated, one.value, keeps_bytes(one.op) ? one.bytes : std::string_view(), name_hash);
     }
     uint64_t hash_of(const Interned& one) const {
-        return hash_of(one.op, one.negated, one.value, one.held ? std::string_view(one.held->bytes) : std::string_view(),
+        return hash_of(one.op, one.negated, one.value,
+                       one.held ? std::string_view(one.held->bytes) : std::string_view(),
                        attributes_[one.attribute].hash);
     }
 

@@ -1,13 +1,13 @@
 // LIKE patterns, topic patterns and substring search; none of them ever goes back in the text.
 //
-// A LIKE pattern is a row of runs divided by `%`. The first run is anchored at the start of the text, the last at its end,
-// and each run between may take its leftmost hit. A run of plain characters is found by memmem. A run with `_` (one code point)
-// is found by following all ways to match at once: bit i of the state says "the first i + 1 elements match what was just read",
-// one shift per code point (Baeza-Yates and Gonnet 1992). The bits that accept a character are kept only for the words of 64
-// elements it occurs in, so a pattern of n characters takes memory in the order of n, whatever its alphabet. A code point costs
-// one step, and one for each word up to the last that has a bit set: a run of up to 64 elements is linear in the text, one of the
-// longest (4096) takes 64 steps a code point at worst. Whoever evaluates for others gives a budget (budget.hpp) for them.
-// The same answers as src/tidings/model/like.py.
+// A LIKE pattern is a row of runs divided by `%`. The first run is anchored at the start of the text, the last at its
+// end, and each run between may take its leftmost hit. A run of plain characters is found by memmem. A run with `_`
+// (one code point) is found by following all ways to match at once: bit i of the state says "the first i + 1 elements
+// match what was just read", one shift per code point (Baeza-Yates and Gonnet 1992). The bits that accept a character
+// are kept only for the words of 64 elements it occurs in, so a pattern of n characters takes memory in the order of n,
+// whatever its alphabet. A code point costs one step, and one for each word up to the last that has a bit set: a run of
+// up to 64 elements is linear in the text, one of the longest (4096) takes 64 steps a code point at worst. Whoever
+// evaluates for others gives a budget (budget.hpp) for them. The same answers as src/tidings/model/like.py.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -19,20 +19,21 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/matching/budget.hpp"
 #include "tidings/codec/utf8.hpp"
+#include "tidings/matching/budget.hpp"
 
 namespace tidings {
 
 inline constexpr size_t no_hit = static_cast<size_t>(-1);
 
-inline constexpr size_t search_bytes = 1 << 14;   // between two looks at the budget
-inline constexpr uint64_t search_steps = 4;       // for a byte, with texts and needles made to be slow; mostly it takes less
+inline constexpr size_t search_bytes = 1 << 14;  // between two looks at the budget
+inline constexpr uint64_t search_steps = 4;  // for a byte, with texts and needles made to be slow; mostly it takes less
 
 namespace detail {
 
 // In pieces, between which the budget is looked at.
-[[gnu::noinline]] inline size_t find_in_long(std::string_view text, std::string_view needle, size_t start, size_t end, Budget& budget) {
+[[gnu::noinline]] inline size_t find_in_long(std::string_view text, std::string_view needle, size_t start, size_t end,
+                                             Budget& budget) {
     const size_t stride = std::max(search_bytes, 4 * needle.size());
     while (end - start >= needle.size()) {
         const size_t bytes = std::min(end - start, stride + needle.size() - 1);
@@ -50,11 +51,13 @@ namespace detail {
 // Leftmost hit of `needle` in text[start, end), in linear time whatever the two are; no_hit if the budget is exhausted.
 inline size_t find_text(std::string_view text, std::string_view needle, size_t start, size_t end, Budget& budget) {
     if (needle.empty()) return start;
-    if (end - start > search_bytes) [[unlikely]] return detail::find_in_long(text, needle, start, end, budget);
+    if (end - start > search_bytes) [[unlikely]]
+        return detail::find_in_long(text, needle, start, end, budget);
     if (end - start < needle.size()) return no_hit;
     const char* const first = text.data() + start;
     const auto* const hit = static_cast<const char*>(::memmem(first, end - start, needle.data(), needle.size()));
-    if (!budget.take(needle.size() + search_steps * (hit ? static_cast<size_t>(hit - first) : end - start)) || !hit) return no_hit;
+    if (!budget.take(needle.size() + search_steps * (hit ? static_cast<size_t>(hit - first) : end - start)) || !hit)
+        return no_hit;
     return static_cast<size_t>(hit - text.data());
 }
 
@@ -62,12 +65,14 @@ inline bool contains_text(std::string_view text, std::string_view needle, Budget
     return find_text(text, needle, 0, text.size(), budget) != no_hit;
 }
 
-// Which elements of a run with `_` accept which character.
+// The elements of a run with `_` that accept each character.
 class LikeTable {
 public:
     static constexpr uint32_t any = 0xFFFFFFFF;
 
-    explicit LikeTable(const std::vector<uint32_t>& elements) : wild_((elements.size() + 63) / 64), size_(elements.size()) {
+    explicit LikeTable(const std::vector<uint32_t>& elements)
+        : wild_((elements.size() + 63) / 64),
+          size_(elements.size()) {
         std::map<uint32_t, std::vector<Word>> accepting;
         for (size_t i = 0; i < elements.size(); ++i) {
             const uint64_t bit = 1ull << (i % 64);
@@ -91,7 +96,7 @@ public:
 
     size_t words() const { return wild_.size(); }
 
-    // Where the leftmost hit in text[start, end) ends, or no_hit; that as well if the budget is exhausted.
+    // The end of the leftmost hit in text[start, end), or no_hit; that as well if the budget is exhausted.
     size_t search(std::string_view text, size_t start, size_t end, Budget& budget) const {
         return words() == 1 ? search_word(text, start, end, budget) : search_words(text, start, end, budget);
     }
@@ -170,8 +175,8 @@ private:
     }
 
     std::array<uint8_t, 128> ascii_;  // places among points_
-    std::vector<uint32_t> points_;  // the characters, sorted; points_[i] is accepted by the elements in
-    std::vector<size_t> firsts_;    // words_[firsts_[i]] to words_[firsts_[i + 1] - 1]
+    std::vector<uint32_t> points_;    // the characters, sorted; points_[i] is accepted by the elements in
+    std::vector<size_t> firsts_;      // words_[firsts_[i]] to words_[firsts_[i + 1] - 1]
     std::vector<Word> words_;
     std::vector<uint64_t> wild_;
     size_t size_;
@@ -180,10 +185,8 @@ private:
 class LikeRun {
 public:
     void add(std::string_view character) {
-        if (elements_.empty())
-            literal_ += character;
-        else
-            elements_.push_back(utf8_decode(character.data(), character.size()));
+        if (elements_.empty()) literal_ += character;
+        else elements_.push_back(utf8_decode(character.data(), character.size()));
     }
 
     // The first `_` turns a plain run into a row of elements.
@@ -204,7 +207,7 @@ public:
         if (searched && !elements_.empty()) table_ = std::make_unique<LikeTable>(elements_);
     }
 
-    // Where the run ends if it matches text[start, ...), or no_hit.
+    // The end of the run if it matches text[start, ...), or no_hit.
     size_t match_at(std::string_view text, size_t start, size_t end) const {
         if (elements_.empty()) {
             const bool same = text.substr(start, end - start).starts_with(literal_);
@@ -219,7 +222,7 @@ public:
         return start;
     }
 
-    // Where a run that ends the text begins, if it fits there; whether it matches is for match_at to say.
+    // The start of a run that ends the text, if it fits there; match_at decides if it matches.
     size_t start_before(std::string_view text, size_t start, size_t end) const {
         if (elements_.empty()) return end - start < literal_.size() ? no_hit : end - literal_.size();
         for (size_t i = 0; i < elements_.size(); ++i) {
@@ -230,14 +233,14 @@ public:
         return end;
     }
 
-    // Where the leftmost hit in text[start, end) ends, or no_hit; that as well if the budget is exhausted.
+    // The end of the leftmost hit in text[start, end), or no_hit; that as well if the budget is exhausted.
     size_t search(std::string_view text, size_t start, size_t end, Budget& budget) const {
         if (table_) return table_->search(text, start, end, budget);
         const size_t hit = find_text(text, literal_, start, end, budget);
         return hit == no_hit ? no_hit : hit + literal_.size();
     }
 
-    // How many elements match_at looks at, and words each character takes to be searched for.
+    // The elements that match_at looks at, and the words that a search takes for each character.
     size_t size() const { return literal_.size() + elements_.size(); }
     size_t words() const { return table_ ? table_->words() : 0; }
 
@@ -249,7 +252,8 @@ private:
 
 class Like {
 public:
-    // The pattern is valid UTF-8. After a backslash any character stands for itself; so does a backslash at the very end.
+    // The pattern is valid UTF-8. After a backslash any character stands for itself; so does a backslash at the very
+    // end.
     explicit Like(std::string_view pattern) : runs_(1) {
         for (size_t i = 0; i < pattern.size();) {
             if (pattern[i] == '%') {

@@ -1,6 +1,6 @@
-// The matcher without an index: every conjunction is evaluated for every message, up to its first constraint that fails.
-// What the index is measured against, so it is not made slow: constraints are interned, an equality is one comparison of two
-// numbers, a bound of two positions, and conjunctions lie one after the other in memory.
+// The matcher without an index: every conjunction is evaluated for every message, up to its first constraint that
+// fails. The baseline that the index is measured against, so it is not made slow: constraints are interned, an equality
+// is one comparison of two numbers, a bound of two positions, and conjunctions lie one after the other in memory.
 #pragma once
 #include <unordered_map>
 
@@ -13,7 +13,8 @@ public:
     void add(uint32_t id, std::string_view blob) {
         const Predicate predicate = read_predicate(blob);
         if (!predicate.program.empty()) Program{predicate.program};
-        if (subscribers_.contains(id)) throw UsageError{"E_MATCHER_ID", "id " + std::to_string(id) + " is already in the matcher"};
+        if (subscribers_.contains(id))
+            throw UsageError{"E_MATCHER_ID", "id " + std::to_string(id) + " is already in the matcher"};
         const NormalForm normal(predicate);
         Subscriber subscriber{id, static_cast<uint32_t>(normal.conjunctions().size()), {}, nullptr};
         if (!predicate.program.empty()) subscriber.program = std::make_unique<Owned>(predicate.program);
@@ -28,7 +29,8 @@ public:
 
     void remove(uint32_t id) {
         const auto found = subscribers_.find(id);
-        if (found == subscribers_.end()) throw UsageError{"E_MATCHER_ID", "id " + std::to_string(id) + " is not in the matcher"};
+        if (found == subscribers_.end())
+            throw UsageError{"E_MATCHER_ID", "id " + std::to_string(id) + " is not in the matcher"};
         conjunctions_ -= found->second.conjunctions;
         for (const Step& one : found->second.steps)
             if (one.kind != Kind::Start && --table_[one.number].references == 0) table_.erase(one.number);
@@ -61,7 +63,8 @@ private:
     struct Step {
         Kind kind;
         uint32_t attribute;
-        uint32_t number;  // of the constraint; at the start of a conjunction, how many follow; of a subscriber, its steps
+        uint32_t
+            number;  // of the constraint; at the start of a conjunction, how many follow; of a subscriber, its steps
     };
     struct Owned {
         std::string bytes;
@@ -84,7 +87,9 @@ private:
         const uint32_t number = table_.intern(constraint, is_new);
         Interned& one = table_[number];
         ++one.references;
-        const Kind kind = one.form == Form::Listed && one.op == Op::Eq ? Kind::Equality : one.line != none ? Kind::Bound : Kind::Other;
+        const Kind kind = one.form == Form::Listed && one.op == Op::Eq ? Kind::Equality
+                          : one.line != none                           ? Kind::Bound
+                                                                       : Kind::Other;
         return {kind, one.attribute, number};
     }
 
@@ -93,7 +98,8 @@ private:
         steps_.clear();
         order_.clear();
         for (auto& [id, subscriber] : subscribers_) {
-            steps_.push_back({Kind::Subscriber, static_cast<uint32_t>(order_.size()), static_cast<uint32_t>(subscriber.steps.size())});
+            steps_.push_back({Kind::Subscriber, static_cast<uint32_t>(order_.size()),
+                              static_cast<uint32_t>(subscriber.steps.size())});
             order_.push_back(&subscriber);
             steps_.insert(steps_.end(), subscriber.steps.begin(), subscriber.steps.end());
         }
@@ -112,8 +118,8 @@ private:
             if (number == none) continue;
             met_.push_back(number);
             untyped |= attribute.value.type == Type::Text;
-            seen_[number] = {&attribute.value, table_.find_equality(number, attribute.value, attribute.hash), position(attribute.value),
-                             attribute.value.kind()};
+            seen_[number] = {&attribute.value, table_.find_equality(number, attribute.value, attribute.hash),
+                             position(attribute.value), attribute.value.kind()};
         }
         untyped ? scan<true>(message, ids) : scan<false>(message, ids);
         for (const uint32_t number : met_) seen_[number] = Seen{};
@@ -147,7 +153,8 @@ private:
     template <bool Untyped>
     bool holds(const Step& step) const {
         const Seen& seen = seen_[step.attribute];
-        if (Untyped && seen.value && seen.value->type == Type::Text) return table_.holds(table_[step.number], seen.value);
+        if (Untyped && seen.value && seen.value->type == Type::Text)
+            return table_.holds(table_[step.number], seen.value);
         if (step.kind == Kind::Equality) return seen.equality == step.number;
         const Interned& one = table_[step.number];
         if (step.kind == Kind::Other) return table_.holds(one, seen.value);

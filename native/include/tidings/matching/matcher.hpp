@@ -1,8 +1,9 @@
-// The exact matcher: which subscribers' predicates does a message satisfy?
+// The exact matcher: finds the subscribers whose predicates a message satisfies.
 //
-// A predicate is a disjunction of conjunctions; a conjunction is satisfied if all its constraints are. The paper's workload
-// (10 attributes, a million conjunctions) leaves 25 microseconds for the 5000 subscribers that a message then has, so nothing
-// may be done per conjunction, little per constraint, and memory must be read in streams or ahead of time.
+// A predicate is a disjunction of conjunctions; a conjunction is satisfied if all its constraints are. The paper's
+// workload (10 attributes, a million conjunctions) leaves 25 microseconds for the 5000 subscribers that a message then
+// has, so nothing may be done per conjunction, little per constraint, and memory must be read in streams or ahead of
+// time.
 //
 //   message ── attribute ─► value block ── satisfied constraints ─► a set of bits
 //                 │            ├────────── lone subscribers ──────► copied out
@@ -16,23 +17,26 @@
 //   an equality, IN or a pattern   the list of candidates of that constraint (Access::List)
 //   bounds                         the group of rows on the same lines, compared eight at a time (Access::Range)
 //   only negations                 candidates of the attribute's presence; only MISSING: looked at always
-// Checking the rest of a candidate is mostly one bit test: everything listed that the message satisfies is in the set. Bounds
-// compare 32-bit positions (position.hpp); what positions cannot decide, and negations, are evaluated on the values.
+// Checking the rest of a candidate is mostly one bit test: everything listed that the message satisfies is in the set.
+// Bounds compare 32-bit positions (position.hpp); what positions cannot decide, and negations, are evaluated on the
+// values.
 //
-// Equal constraints and equal conjunctions are stored once, with counts and lists of who shares them, so everything can
-// change at any time: an addition or removal touches a few lists and marks the value blocks that copied them. Hashes find
-// things, but values are always compared. Hash tables grow by segments, arenas by pages: no pause grows with the whole.
+// Equal constraints and equal conjunctions are stored once, with counts and lists of their users, so everything can
+// change at any time: an addition or removal touches a few lists and marks the value blocks that copied them. Hashes
+// find things, but values are always compared. Hash tables grow by segments, arenas by pages: no pause grows with the
+// whole.
 //
-// What strangers can make dear (patterns over long texts, negations, programs) has a budget for each message (budget.hpp); the
-// ordinary path, which only looks up blocks and bits, knows nothing of it.
+// What clients can make expensive (patterns over long texts, negations, programs) has a budget for each message
+// (budget.hpp); the ordinary path, which only looks up blocks and bits, knows nothing of it.
 //
-// What was not done: counting satisfied constraints per conjunction (60 times slower at 100 000), trees over attributes,
-// resetting anything per message in proportion to the number of conjunctions.
-// References: Fabret et al., "Filtering algorithms and implementation for very fast publish/subscribe systems", SIGMOD 2001
-// (access predicates, prefetching); Carzaniga and Wolf, "Forwarding in a content-based network", SIGCOMM 2003 (counting).
+// Not done: counting satisfied constraints per conjunction (60 times slower at 100 000), trees over attributes,
+// resetting anything per message in proportion to the number of conjunctions. References: Fabret et al., "Filtering
+// algorithms and implementation for very fast publish/subscribe systems", SIGMOD 2001 (access predicates, prefetching);
+// Carzaniga and Wolf, "Forwarding in a content-based network", SIGCOMM 2003 (counting).
 #pragma once
 #include "tidings/codec/batch.hpp"
 #include "tidings/matching/matcher_index.hpp"
+#include "tidings/matching/met_values.hpp"
 
 namespace tidings {
 
@@ -49,7 +53,8 @@ public:
     }
     void remove(uint32_t id) { index_.remove(id); }
 
-    // Each subscriber once a message, in no particular order. Entries of the batch that are no messages match nobody.
+    // Each subscriber once a message, in no particular order. Entries of the batch that are no messages match no
+    // subscriber.
     void match(const MessageBatch& batch, Matches& matches) {
         prepare();
         matches.offsets.clear();
@@ -77,7 +82,7 @@ public:
 
     size_t size() const { return index_.size(); }
     size_t conjunctions() const { return index_.conjunctions(); }
-    // Which derived attributes batches must be decoded with (bits of Derived).
+    // The derived attributes that batches must be decoded with (bits of Derived).
     uint8_t derived() const { return index_.derived(); }
     bool reads_texts() const { return index_.table.reads_texts(); }  // whether they need the readings of untyped texts
     ValueBlocks& blocks() { return index_.blocks; }
@@ -87,8 +92,8 @@ public:
         index_.budget.set_steps(steps);
         index_.overruns.in_doubt = in_doubt;
     }
-    uint64_t steps() const { return index_.budget.taken(); }          // in all
-    uint64_t overruns() const { return index_.overruns.count(); }     // filters given up, each once a message
+    uint64_t steps() const { return index_.budget.taken(); }       // in all
+    uint64_t overruns() const { return index_.overruns.count(); }  // filters given up, each once a message
     // Ids concerned since the last call, and for how many messages; looks through all.
     std::vector<std::pair<uint32_t, uint64_t>> take_overruns() { return index_.take_overruns(); }
     size_t bytes() const {
@@ -96,17 +101,6 @@ public:
     }
 
 private:
-    // What the message at hand has met: columns, each filled as far as its count says. A block is entered only where it
-    // has something, so that no loop is surprised by an empty one.
-    struct Met {
-        const Payload *satisfying, *reaching, *proposing;  // constraints, subscribers, candidates
-        const Value* value;
-        uint32_t attribute, equality, line, bounded;  // bounded: a line whose lone bounds no block has copied
-    };
-    struct Counts {
-        uint32_t satisfying = 0, reaching = 0, proposing = 0, attributes = 0, equalities = 0, lines = 0, bounded = 0;
-    };
-
     // Room for every constraint, line and attribute there is; between messages everything in it is reset.
     void prepare() {
         const auto fit = [](auto& column, size_t size, auto value) {
@@ -117,10 +111,11 @@ private:
         fit(high_, index_.table.line_end(), position_high);
         fit(present_, index_.table.attribute_end(), static_cast<const Value*>(nullptr));
         low_[0] = high_[0] = position_low;
-        if (index_.subscribers.has_aliases()) fit(seen_, (SubscriberTable::direct_ids + index_.subscribers.alias_end()) / 64 + 1, uint64_t{0});
+        if (index_.subscribers.has_aliases())
+            fit(seen_, (SubscriberTable::direct_ids + index_.subscribers.alias_end()) / 64 + 1, uint64_t{0});
     }
 
-    // If memory runs out inside a message, what it has left behind must not reach the next.
+    // If memory runs out inside a message, its partial results must not reach the next.
     void match_safely(const MessageView& message) {
         try {
             match_one(message);
@@ -136,9 +131,9 @@ private:
         }
     }
 
-    // While an attribute is met, memory brings what later ones of the batch will need, each step for what the one before has
-    // brought in. They stand one after the other, so this goes on across messages. Farther ahead is not better: what arrives
-    // too early has left the first-level cache again when it is used.
+    // While an attribute is met, memory brings what later ones of the batch will need, each step for what the one
+    // before has brought in. They stand one after the other, so this goes on across messages. Farther ahead is not
+    // better: what arrives too early has left the first-level cache again when it is used.
     TIDINGS_INLINE void read_ahead(const Attribute& attribute) const {
         const auto ahead = [&](ptrdiff_t distance) { return std::min(&attribute + distance, last_); };
         __builtin_prefetch(&ahead(32)->hash);
@@ -162,8 +157,9 @@ private:
         }
         emit_alone();
         check_candidates();
-        index_.pairs.find_pairs(counts_.equalities, [this](size_t i) { return met_[i].equality; },
-                                [this](const Candidate* first, const Candidate* last) { check(first, last); });
+        index_.pairs.find_pairs(
+            counts_.equalities, [this](size_t i) { return met_[i].equality; },
+            [this](const Candidate* first, const Candidate* last) { check(first, last); });
         emit_gathered(gathered_);
         match_bounds();
         if (message.reading_count && index_.table.mixed()) drop_doubles(start);
@@ -174,7 +170,7 @@ private:
         index_.blocks.trim();
     }
 
-    // What the message before has left in `satisfied_` is out of date, not cleared.
+    // Entries of the message before in `satisfied_` are out of date, not cleared.
     void begin_epoch() {
         if (++epoch_) return;
         std::fill(satisfied_.begin(), satisfied_.end(), 0);
@@ -187,30 +183,32 @@ private:
         const size_t count = message.attributes.size();
         if (met_.size() < count) met_.resize(count);
         lists_.clear();
-        counts_ = Counts{};
-        Counts counts;
+        counts_ = MetCounts{};
+        MetCounts counts;
         for (size_t i = 0; i < count; ++i) {
             const Attribute& attribute = message.attributes[i];
             if (last_) read_ahead(attribute);
             const ValueKey key = ValueKey::of(attribute, i < message.wire_count + message.reading_count);
-            const Block* block = index_.blocks.find(attribute, key);
+            const ValueBlock* block = index_.blocks.find(attribute, key);
             if (!block) [[unlikely]] {
                 const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);
                 if (number == none) continue;
                 block = index_.blocks.make(number, attribute, key);
                 if (!block) meet_unknown(number, attribute, counts);
             }
-            if (block) [[likely]] meet_block(*block, attribute, counts);
-            if (message.reading_count && message.is_reading(i)) --counts.attributes;  // the text itself is there already
+            if (block) [[likely]]
+                meet_block(*block, attribute, counts);
+            if (message.reading_count && message.is_reading(i))
+                --counts.attributes;  // the text itself is there already
         }
         counts_ = counts;
         if (index_.table.presences()) meet_presences();
         if (!index_.always.empty()) lists_.push_back(&index_.always);
     }
 
-    TIDINGS_INLINE void meet_block(const Block& block, const Attribute& attribute, Counts& counts) {
+    TIDINGS_INLINE void meet_block(const ValueBlock& block, const Attribute& attribute, MetCounts& counts) {
         const Payload& payload = *block.payload;
-        Met* const met = met_.data();
+        MetValue* const met = met_.data();
         met[counts.satisfying].satisfying = met[counts.reaching].reaching = met[counts.proposing].proposing = &payload;
         counts.satisfying += payload.satisfied != 0;
         counts.reaching += (payload.plain | payload.marked) != 0;
@@ -220,11 +218,12 @@ private:
         met[counts.equalities].equality = block.equality;
         counts.equalities += block.equality != none;
         meet_line(payload.line, payload.position, payload.bounds_copied, counts);
-        for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
+        for (uint32_t i = 0; i < payload.long_lists; ++i)
+            lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
     }
 
     // A value that satisfies nothing listed.
-    TIDINGS_INLINE void meet_unknown(uint32_t number, const Attribute& attribute, Counts& counts) {
+    TIDINGS_INLINE void meet_unknown(uint32_t number, const Attribute& attribute, MetCounts& counts) {
         met_[counts.attributes].value = &attribute.value;
         met_[counts.attributes++].attribute = number;
         const uint32_t line = index_.table.attribute(number).lines[static_cast<size_t>(attribute.value.kind())];
@@ -232,7 +231,7 @@ private:
     }
 
     // Line 0 may be met, too: that it changes nothing costs less than to ask.
-    TIDINGS_INLINE void meet_line(uint32_t line, uint32_t position, bool bounds_copied, Counts& counts) {
+    TIDINGS_INLINE void meet_line(uint32_t line, uint32_t position, bool bounds_copied, MetCounts& counts) {
         low_[line] = high_[line] = position;
         met_[counts.lines].line = met_[counts.bounded].bounded = line;
         counts.lines += line != 0;
@@ -254,7 +253,8 @@ private:
     }
 
     void reset(size_t start) {
-        for (size_t i = 0; i < counts_.lines; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
+        for (size_t i = 0; i < counts_.lines; ++i)
+            low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
         if (present_known_)
             for (size_t i = 0; i < counts_.attributes; ++i) present_[met_[i].attribute] = nullptr;
         present_known_ = false;
@@ -276,7 +276,8 @@ private:
         out_.swap(ids);
     }
     void need(size_t more) {
-        if (count_ + more > UINT32_MAX) throw UsageError{"E_MATCHER_LIMIT", "a batch has more matches than can be counted"};
+        if (count_ + more > UINT32_MAX)
+            throw UsageError{"E_MATCHER_LIMIT", "a batch has more matches than can be counted"};
         out_.reserve(count_ + more);
     }
 
@@ -311,7 +312,8 @@ private:
         count_ = static_cast<size_t>(out - out_.data());
     }
 
-    // Short lists and single finds come together first: one loop over all of them is foreseen better than many short ones.
+    // Short lists and single finds come together first: one loop over all of them is foreseen better than many short
+    // ones.
     void gather(const uint32_t* tokens, size_t count) {
         if (count > found_max - gathered_) [[unlikely]] {
             emit_gathered(gathered_);
@@ -320,7 +322,8 @@ private:
         for (size_t i = 0; i < count; i += Payload::words_step)
             std::memcpy(found_.data() + gathered_ + i, tokens + i, Payload::words_step * sizeof(uint32_t));
         gathered_ += count;
-        if (gathered_ == found_max) [[unlikely]] emit_gathered(gathered_);
+        if (gathered_ == found_max) [[unlikely]]
+            emit_gathered(gathered_);
     }
     void emit_gathered(size_t count) {
         gathered_ = 0;
@@ -385,7 +388,8 @@ private:
         for (; first != last; ++first) {
             found_[count] = first->token;
             count += holds(*first);
-            if (count == found_max) [[unlikely]] emit_gathered(count), count = 0;
+            if (count == found_max) [[unlikely]]
+                emit_gathered(count), count = 0;
         }
         gathered_ = count;
     }
@@ -469,10 +473,10 @@ private:
 
     MatcherIndex index_;
     const Attribute* last_ = nullptr;  // of the batch at hand, if there is one: nothing is read beyond it
-    std::vector<uint8_t> satisfied_;  // by listed constraint: the epoch of the last message that satisfied it
+    std::vector<uint8_t> satisfied_;   // by listed constraint: the epoch of the last message that satisfied it
     uint8_t epoch_ = 0;
-    std::vector<uint32_t> low_, high_;  // by line: the message's position, or what satisfies no bound
-    std::vector<const Value*> present_;  // by attribute, once somebody has asked
+    std::vector<uint32_t> low_, high_;   // by line: the message's position, or what satisfies no bound
+    std::vector<const Value*> present_;  // by attribute, once it was needed
     bool present_known_ = false;
     std::vector<uint64_t> seen_;  // a bit for each marked token that was met
     bool marked_met_ = false;
@@ -481,8 +485,8 @@ private:
     static constexpr size_t found_max = 1024;
     std::array<uint32_t, found_max + Payload::words_step> found_;  // tokens not yet emitted
     size_t gathered_ = 0;
-    std::vector<Met> met_;
-    Counts counts_;
+    std::vector<MetValue> met_;
+    MetCounts counts_;
     std::vector<const Lists*> lists_;  // besides those in blocks: long ones, presence, always
     std::vector<uint32_t> programs_;
     AttributeFinder finder_;

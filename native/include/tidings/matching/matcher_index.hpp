@@ -15,7 +15,8 @@ public:
         const Predicate predicate = read_predicate(blob);
         if (!predicate.program.empty()) Program{predicate.program};
         const NormalForm normal(predicate);
-        if (subscribers.has(id)) throw UsageError{"E_MATCHER_ID", "id " + std::to_string(id) + " is already in the matcher"};
+        if (subscribers.has(id))
+            throw UsageError{"E_MATCHER_ID", "id " + std::to_string(id) + " is already in the matcher"};
         check_limits(normal);
         std::vector<std::vector<Reference>> sets;
         for (const Conjunction& conjunction : normal.conjunctions()) sets.push_back(intern(conjunction));
@@ -26,12 +27,14 @@ public:
         for (std::vector<Reference>& set : sets) parts.push_back(add_part(token, set));
         subscribers.add(id, token, parts);
         parts_ += parts.size();
-        for (const uint32_t number : interned_) release(number);  // rows and lone constraints hold their own references now
+        for (const uint32_t number : interned_)
+            release(number);  // rows and lone constraints hold their own references now
         interned_.clear();
     }
 
     void remove(uint32_t id) {
-        if (!subscribers.has(id)) throw UsageError{"E_MATCHER_ID", "id " + std::to_string(id) + " is not in the matcher"};
+        if (!subscribers.has(id))
+            throw UsageError{"E_MATCHER_ID", "id " + std::to_string(id) + " is not in the matcher"};
         const SubscriberTable::Removed removed = subscribers.remove(id);
         overruns.forget_program(removed.token & token_mask);
         parts_ -= removed.parts.size();
@@ -50,8 +53,8 @@ public:
         return sum;
     }
 
-    // Subscribers whose filters were given up since the last call, and for how many messages. Of several parts that were given up, the
-    // one that was most often counts.
+    // Subscribers whose filters were given up since the last call, and for how many messages. Of several parts that
+    // were given up, the one that was most often counts.
     std::vector<std::pair<uint32_t, uint64_t>> take_overruns() {
         std::vector<std::pair<uint32_t, uint64_t>> found;
         if (overruns.empty()) return found;
@@ -59,7 +62,8 @@ public:
             if (part == part_always) return 0;
             if (part & part_alone) return overruns.constraint_times(part & ~part_alone);
             uint64_t times = 0;
-            for (const Reference one : rows[part].references()) times = std::max(times, overruns.constraint_times(number_of(one)));
+            for (const Reference one : rows[part].references())
+                times = std::max(times, overruns.constraint_times(number_of(one)));
             return times;
         };
         subscribers.each([&](uint32_t id, uint32_t token, std::span<const uint32_t> parts) {
@@ -89,10 +93,12 @@ private:
 
     static void check_limits(const NormalForm& normal) {
         if (normal.conjunctions().size() > parts_max)
-            throw UsageError{"E_MATCHER_LIMIT", "a predicate has at most " + std::to_string(parts_max) + " conjunctions"};
+            throw UsageError{"E_MATCHER_LIMIT",
+                             "a predicate has at most " + std::to_string(parts_max) + " conjunctions"};
         for (const Conjunction& conjunction : normal.conjunctions())
             if (conjunction.constraints.size() > RowTable::constraints_max)
-                throw UsageError{"E_MATCHER_LIMIT", "a conjunction has at most " + std::to_string(RowTable::constraints_max) + " constraints"};
+                throw UsageError{"E_MATCHER_LIMIT", "a conjunction has at most " +
+                                                        std::to_string(RowTable::constraints_max) + " constraints"};
     }
 
     // ---- constraints
@@ -126,7 +132,9 @@ private:
         table.erase(number);
     }
 
-    Reference reference_to(uint32_t number) const { return static_cast<uint32_t>(table[number].form) << form_shift | number; }
+    Reference reference_to(uint32_t number) const {
+        return static_cast<uint32_t>(table[number].form) << form_shift | number;
+    }
 
     // The conjunction as a sorted set. One that only negations could find is also found by its attribute's presence.
     std::vector<Reference> intern(const Conjunction& conjunction) {
@@ -190,10 +198,13 @@ private:
         for (const Reference one : gone) release(number_of(one));
     }
 
-    static Column<uint32_t>& column_for(Lists& lists, uint32_t token) { return token & ~token_mask ? lists.marked : lists.plain; }
+    static Column<uint32_t>& column_for(Lists& lists, uint32_t token) {
+        return token & ~token_mask ? lists.marked : lists.plain;
+    }
     static void insert_token(Lists& lists, uint32_t token) {
         Column<uint32_t>& column = column_for(lists, token);
-        column.insert(static_cast<size_t>(std::lower_bound(column.begin(), column.end(), token) - column.begin()), token);
+        column.insert(static_cast<size_t>(std::lower_bound(column.begin(), column.end(), token) - column.begin()),
+                      token);
     }
     static void erase_token(Lists& lists, uint32_t token) {
         Column<uint32_t>& column = column_for(lists, token);
@@ -256,19 +267,24 @@ private:
         file_row(row);
     }
 
-    // Chooses the access and puts what it uses first, then the rest with the cheapest and most selective checks leading.
+    // Chooses the access and puts what it uses first, then the rest with the cheapest and most selective checks
+    // leading.
     Access arrange(std::vector<Reference>& set) const {
         const auto rank = [&](Reference reference) {
             const Interned& one = table[number_of(reference)];
-            const uint64_t order = one.form != Form::Listed ? one.form == Form::Direct ? one.op == Op::Exists ? 4 : 5 : 3
-                                   : one.op == Op::Eq   ? 0
-                                   : one.op == Op::In   ? 1
-                                                        : 2;
+            const uint64_t order = one.form != Form::Listed
+                                       ? one.form == Form::Direct ? one.op == Op::Exists ? 4 : 5 : 3
+                                   : one.op == Op::Eq ? 0
+                                   : one.op == Op::In ? 1
+                                                      : 2;
             return order << 32 | one.references;
         };
-        std::sort(set.begin(), set.end(), [&](Reference a, Reference b) { return std::pair(rank(a), a) < std::pair(rank(b), b); });
-        const Interned &first = table[number_of(set[0])], &second = table[number_of(set[std::min<size_t>(1, set.size() - 1)])];
-        if (set.size() > 1 && first.form == Form::Listed && first.op == Op::Eq && second.op == Op::Eq && second.form == Form::Listed)
+        std::sort(set.begin(), set.end(),
+                  [&](Reference a, Reference b) { return std::pair(rank(a), a) < std::pair(rank(b), b); });
+        const Interned &first = table[number_of(set[0])],
+                       &second = table[number_of(set[std::min<size_t>(1, set.size() - 1)])];
+        if (set.size() > 1 && first.form == Form::Listed && first.op == Op::Eq && second.op == Op::Eq &&
+            second.form == Form::Listed)
             return Access::Pair;
         if (first.form == Form::Listed || first.op == Op::Exists) return Access::List;
         return first.form == Form::Direct ? Access::Always : Access::Range;
@@ -291,7 +307,8 @@ private:
             const Interned& one = table[number_of(reference)];
             if (one.line == none) continue;
             auto at = std::ranges::lower_bound(found, one.line, {}, &RangeGroups::Interval::line);
-            if (at == found.end() || at->line != one.line) at = found.insert(at, {one.line, position_low, position_high});
+            if (at == found.end() || at->line != one.line)
+                at = found.insert(at, {one.line, position_low, position_high});
             if (one.form == Form::Upper) at->high = std::min(at->high, one.bound);
             else at->low = std::max(at->low, one.bound);
         }
@@ -314,7 +331,8 @@ private:
                 always.candidates.push_back(candidate(row));
                 return;
             case Access::Range: {
-                const bool only_bounds = std::ranges::none_of(one.references(), [](Reference r) { return form_of(r) == Form::Direct; });
+                const bool only_bounds = std::ranges::none_of(one.references(),
+                                                              [](Reference r) { return form_of(r) == Form::Direct; });
                 one.place = ranges.add(intervals(row), one.token, row | (only_bounds ? 0 : RangeGroups::check_rest));
             }
         }
@@ -338,7 +356,9 @@ private:
         }
     }
 
-    static uint64_t pair_key(const RowTable::Row& row) { return PairIndex::key(number_of(row.first[0]), number_of(row.first[1])); }
+    static uint64_t pair_key(const RowTable::Row& row) {
+        return PairIndex::key(number_of(row.first[0]), number_of(row.first[1]));
+    }
 
     std::vector<uint32_t> interned_;  // references held while a predicate is being added
     size_t parts_ = 0;

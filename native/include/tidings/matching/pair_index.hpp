@@ -1,6 +1,6 @@
-// Conjunctions with two or more equalities, found by their two rarest. A message with ten attributes has 45 pairs, nearly
-// all of them unknown, so each pair first asks a bitmap (sixteen bits a key or so, small enough to stay in the second-level
-// cache), and only the few survivors touch the table, prefetched together.
+// Conjunctions with two or more equalities, found by their two rarest. A message with ten attributes has 45 pairs,
+// nearly all of them unknown, so each pair first asks a bitmap (sixteen bits a key or so, small enough to stay in the
+// second-level cache), and only the few survivors touch the table, prefetched together.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -105,7 +105,9 @@ private:
 
     // A pair's hash is that of its numbers, combined: so a message hashes each of its equalities once, not each pair.
     static uint64_t spread(uint32_t number) { return mix64(number + 0x9E3779B97F4A7C15ull); }
-    static uint64_t hash_of(uint64_t key) { return spread(static_cast<uint32_t>(key)) ^ spread(static_cast<uint32_t>(key >> 32)); }
+    static uint64_t hash_of(uint64_t key) {
+        return spread(static_cast<uint32_t>(key)) ^ spread(static_cast<uint32_t>(key >> 32));
+    }
 
     struct Segment {
         std::vector<Slot> slots = std::vector<Slot>(8);

@@ -1,28 +1,32 @@
-// Which patterns and long INs does this value satisfy? Asked once for each new value, the answer is kept (value_blocks.hpp).
+// Finds the patterns and long INs that a value satisfies. Done once for each new value; the answer is kept
+// (value_blocks.hpp).
 //
-// Each pattern is filed under a literal piece that a matching text must have: at its start (PREFIX, TOPIC's first levels,
-// LIKE's head), at its end (SUFFIX), or anywhere (CONTAINS, LIKE's longest fragment). A text is then asked for its own pieces of
-// exactly the lengths that are present: one probe a length at the ends, positions x lengths inside. Pieces are cut to 32
-// bytes, inside to 8, so that no pattern and no text makes this dearer than some constants times the text's length. A hit
-// whose pattern is longer or more than its piece is verified.
+// Each pattern is filed under a literal piece that a matching text must have: at its start (PREFIX, TOPIC's first
+// levels, LIKE's head), at its end (SUFFIX), or anywhere (CONTAINS, LIKE's longest fragment). A text is then asked for
+// its own pieces of exactly the lengths that are present: one probe a length at the ends, positions x lengths inside.
+// Pieces are cut to 32 bytes, inside to 8, so that no pattern and no text makes this dearer than some constants times
+// the text's length. A hit whose pattern is longer or more than its piece is verified.
 //
-// How many are verified, and over how long a text, is for strangers to choose, so all of this has a budget (budget.hpp). In long
-// texts patterns that cost less are verified first, of equal ones those with lower numbers, which are mostly the older ones:
-// who comes later with many cannot displace them. A search for pieces that is given up leaves those patterns unknown whose
-// pieces were not yet found, except that shorter pieces have been looked for first.
+// How many are verified, and over how long a text, is chosen by clients, so all of this has a budget (budget.hpp). In
+// long texts patterns that cost less are verified first, of equal ones those with lower numbers, which are mostly the
+// older ones: many that come later cannot displace them. A search for pieces that is given up leaves those patterns
+// unknown whose pieces were not yet found, except that shorter pieces have been looked for first.
 #pragma once
 #include <algorithm>
 #include <bit>
 #include <utility>
 
-#include "tidings/matching/constraint_table.hpp"
 #include "tidings/forwarding/overruns.hpp"
+#include "tidings/matching/constraint_table.hpp"
 
 namespace tidings {
 
 class PatternIndex {
 public:
-    PatternIndex(ConstraintTable& table, Budget& budget, Overruns& overruns) : table_(table), budget_(budget), overruns_(overruns) {}
+    PatternIndex(ConstraintTable& table, Budget& budget, Overruns& overruns)
+        : table_(table),
+          budget_(budget),
+          overruns_(overruns) {}
 
     void add(uint32_t number) {
         Interned& one = table_[number];
@@ -80,7 +84,8 @@ public:
             value.s.size() < long_bytes ? verify_all(value, found) : verify_in_order(value, found);
         }
         for (uint32_t i = find_member(attribute_number, value, hash); i != none; i = members_[i].next)
-            if (std::find(found.begin() + static_cast<ptrdiff_t>(start), found.end(), members_[i].number) == found.end())
+            if (std::find(found.begin() + static_cast<ptrdiff_t>(start), found.end(), members_[i].number) ==
+                found.end())
                 found.push_back(members_[i].number);
     }
 
@@ -93,7 +98,7 @@ public:
 private:
     static constexpr unsigned prefix = 0, suffix = 1, inside = 2, keyless = 3;
     static constexpr size_t end_bytes_max = KeyLengths::length_max, inside_bytes_max = PatternKeys::inside_bytes_max;
-    static constexpr size_t long_bytes = 256;            // of a text with which the order of patterns may matter
+    static constexpr size_t long_bytes = 256;             // of a text with which the order of patterns may matter
     static constexpr size_t recent_bytes = 64;            // of a text in which pieces are likely to come again
     static constexpr size_t positions_at_once = 1 << 12;  // between two looks at the budget
     static constexpr uint64_t probe_steps = 24;
@@ -111,11 +116,13 @@ private:
         const std::string_view text = one.value.s;
         switch (one.op) {
             case Op::Prefix: return {prefix, text.substr(0, end_bytes_max)};
-            case Op::Suffix: return {suffix, text.size() > end_bytes_max ? text.substr(text.size() - end_bytes_max) : text};
+            case Op::Suffix:
+                return {suffix, text.size() > end_bytes_max ? text.substr(text.size() - end_bytes_max) : text};
             case Op::Contains: return {inside, text.substr(0, inside_bytes_max)};
             case Op::Topic: {
                 size_t end = 0;  // after the last dot before the first wildcard
-                for (size_t start = 0; text[start] != '*' && text[start] != '>';) end = start = text.find('.', start) + 1;
+                for (size_t start = 0; text[start] != '*' && text[start] != '>';)
+                    end = start = text.find('.', start) + 1;
                 return end ? Key{prefix, text.substr(0, std::min(end, end_bytes_max))} : Key{keyless, {}};
             }
             default: return like_key(*one.held);
@@ -140,7 +147,8 @@ private:
             start = end + (end < pattern.size() && pattern[end] == '\\' ? 2 : 1);
         }
         held.key_is_head = !longest.empty() && head.size() >= std::min<size_t>(longest.size(), 3);
-        const std::string_view key = held.key_is_head ? head.substr(0, end_bytes_max) : longest.substr(0, inside_bytes_max);
+        const std::string_view key = held.key_is_head ? head.substr(0, end_bytes_max)
+                                                      : longest.substr(0, inside_bytes_max);
         held.key_start = key.empty() ? 0 : static_cast<uint32_t>(key.data() - pattern.data());
         held.key_bytes = static_cast<uint32_t>(key.size());
     }
@@ -222,7 +230,8 @@ private:
             size_t probes = 0;
             for (; at < stop; ++at) {
                 uint64_t word;
-                if (at < wide_end) [[likely]] std::memcpy(&word, text.data() + at, 8);
+                if (at < wide_end) [[likely]]
+                    std::memcpy(&word, text.data() + at, 8);
                 else word = word_of(text.substr(at, length));
                 word &= cut;
                 if (!sieve.may_have(word)) continue;
@@ -270,7 +279,8 @@ private:
     static uint64_t words(const Interned& one) { return one.op == Op::Like ? one.held->constraint.like->words() : 0; }
 
     static bool proven(const Interned& one) {
-        return one.op == Op::Contains ? one.value.s.size() <= inside_bytes_max : one.op <= Op::Suffix && one.value.s.size() <= end_bytes_max;
+        return one.op == Op::Contains ? one.value.s.size() <= inside_bytes_max
+                                      : one.op <= Op::Suffix && one.value.s.size() <= end_bytes_max;
     }
 
     void verify(uint32_t number, const Value& value, std::vector<uint32_t>& found) {
@@ -327,10 +337,10 @@ private:
     Overruns& overruns_;
     HashIndex heads_, member_heads_;
     Pages<Member> members_;
-    std::vector<uint32_t> pieces_;   // first patterns of the keys that a text has
-    std::vector<uint64_t> ordered_;  // patterns behind what they cost
+    std::vector<uint32_t> pieces_;     // first patterns of the keys that a text has
+    std::vector<uint64_t> ordered_;    // patterns behind what they cost
     std::array<uint64_t, 64> recent_;  // pieces of a text that were looked up lately, by their hash
-    std::vector<uint64_t> met_;      // a bit for each of pieces_ while a text is searched
+    std::vector<uint64_t> met_;        // a bit for each of pieces_ while a text is searched
 };
 
 }  // namespace tidings

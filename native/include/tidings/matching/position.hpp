@@ -1,8 +1,8 @@
-// Where a value stands in the order of its kind, in 32 bits.
+// The position of a value in the order of its kind, in 32 bits.
 //
-// Ranges are checked by comparing positions, many at a time, without knowing whether they speak of ints, floats or strings.
-// 32 bits cannot hold every value, so a position says how much it knows: even positions are exact, one value each; an odd
-// position stands for all values between its two even neighbours. Hence
+// Ranges are checked by comparing positions, many at a time, without knowing whether they speak of ints, floats or
+// strings. 32 bits cannot hold every value, so a position says how much it knows: even positions are exact, one value
+// each; an odd position stands for all values between its two even neighbours. Hence
 //     position(a) < position(b)  implies  a < b,
 //     equal even positions       mean     equal values,
 //     equal odd positions        say nothing: compare the values themselves.

@@ -1,8 +1,8 @@
-// Conjunctions that only bounds can find. An access key would not help: half of all messages satisfy a typical bound. Rows that
-// bound the same lines (an attribute's values of one kind) form a group and are stored by columns, the lowest and the highest
-// admitted position of each line, so that one comparison settles eight rows. A message skips every group with a line it has
-// no value on. Compared with cumulative bitmaps per (attribute, bucket) this takes 8 bytes a line instead of one bit a bucket,
-// is exact at every threshold, and a row is added or removed in constant time.
+// Conjunctions that only bounds can find. An access key would not help: half of all messages satisfy a typical bound.
+// Rows that bound the same lines (an attribute's values of one kind) form a group and are stored by columns, the lowest
+// and the highest admitted position of each line, so that one comparison settles eight rows. A message skips every
+// group with a line it has no value on. Compared with cumulative bitmaps per (attribute, bucket) this takes 8 bytes a
+// line instead of one bit a bucket, is exact at every threshold, and a row is added or removed in constant time.
 #pragma once
 #include <immintrin.h>
 
@@ -12,16 +12,17 @@
 #include <vector>
 
 #include "tidings/matching/column.hpp"
-#include "tidings/support/hash.hpp"
 #include "tidings/matching/hash_index.hpp"
 #include "tidings/matching/position.hpp"
+#include "tidings/support/hash.hpp"
 
 namespace tidings {
 
 class RangeGroups {
 public:
     struct Interval {
-        uint32_t line, low, high;  // positions, both admitted; if none is, low is position_high and high is position_low
+        uint32_t line, low,
+            high;  // positions, both admitted; if none is, low is position_high and high is position_low
     };
     static uint64_t line_bit(uint32_t line) { return 1ull << (line & 63); }
     static constexpr uint32_t check_rest = 1u << 31;  // in a row's number: it has constraints besides bounds
@@ -50,7 +51,8 @@ public:
     }
 
     // For the rows whose bounds admit the positions: hits(tokens, count), or doubt(token, row) where more must decide.
-    // `low` and `high` give a line's position, or what satisfies no bound; `present` has the bits of lines with a position.
+    // `low` and `high` give a line's position, or what satisfies no bound; `present` has the bits of lines with a
+    // position.
     template <class Hits, class Doubt>
     void match(uint32_t line, uint64_t present, const uint32_t* low, const uint32_t* high, Hits&& hits, Doubt&& doubt) {
         if (line >= by_line_.size()) return;
@@ -89,7 +91,7 @@ private:
         uint32_t size = 0, capacity = 0;
         const size_t lines;
 
-        explicit Chunk(size_t lines_) : lines(lines_) {}
+        explicit Chunk(size_t lines) : lines(lines) {}
 
         uint32_t* column(size_t i) const { return storage.get() + i * capacity; }
         size_t bytes() const { return sizeof(Chunk) + (2 * lines + 2) * capacity * sizeof(uint32_t); }
@@ -200,11 +202,12 @@ private:
         }
     }
 
-    // Whether a bound stands exactly at an odd position of the message.
+    // True if a bound stands exactly at an odd position of the message.
     bool touches(const Chunk& chunk, uint32_t i) const {
         for (size_t line = 0; line < chunk.lines; ++line) {
             const uint32_t at = positions_[line];
-            if (!exact_position(at) && (chunk.column(2 * line)[i] == at || chunk.column(2 * line + 1)[i] == at)) return true;
+            if (!exact_position(at) && (chunk.column(2 * line)[i] == at || chunk.column(2 * line + 1)[i] == at))
+                return true;
         }
         return false;
     }
@@ -214,7 +217,8 @@ private:
         const uint32_t count = std::min<uint32_t>(64, chunk.capacity - start);
         uint64_t mask = ~0ull;
         for (size_t line = 0; line < chunk.lines && mask; ++line) {
-            const uint32_t *low = chunk.column(2 * line) + start, *high = chunk.column(2 * line + 1) + start, at = positions_[line];
+            const uint32_t *low = chunk.column(2 * line) + start, *high = chunk.column(2 * line + 1) + start,
+                           at = positions_[line];
             uint64_t here = 0;
             for (uint32_t i = 0; i < count; ++i) here |= uint64_t{low[i] <= at && at <= high[i]} << i;
             mask &= here;

@@ -47,7 +47,8 @@ private:
     uint32_t used_ = 0;
 };
 
-// How a row is found: through a pair of equalities, the list of its first constraint, its bounds, or always looked at.
+// The access path of a row: through a pair of equalities, the list of its first constraint, its bounds, or always
+// looked at.
 enum class Access : uint32_t { Pair, List, Range, Always };
 
 class RowTable {

@@ -1,6 +1,7 @@
-// Who asked: the caller's ids, the parts of each one's predicate, and its program.
+// Subscribers: the caller's ids, the parts of each one's predicate, and its program.
 //
-// Inside the matcher a subscriber is a token: its id with flags in front. Ids too large to index a bit set get an alias.
+// Inside the matcher a subscriber is a token: its id with flags in front. Ids too large to index a bit set get an
+// alias.
 #pragma once
 #include <memory>
 #include <span>
@@ -12,8 +13,8 @@
 
 namespace tidings {
 
-inline constexpr uint32_t token_crowd = 1u << 31;    // not a subscriber: the number of a list of them
-inline constexpr uint32_t token_marked = 1u << 30;   // may be found more than once for a message, or has a program
+inline constexpr uint32_t token_crowd = 1u << 31;   // not a subscriber: the number of a list of them
+inline constexpr uint32_t token_marked = 1u << 30;  // may be found more than once for a message, or has a program
 inline constexpr uint32_t token_program = 1u << 29;
 inline constexpr uint32_t token_mask = token_program - 1;
 
@@ -34,7 +35,8 @@ public:
             token = direct_ids + aliases_.take();
             aliases_[token - direct_ids] = id;
         }
-        if (!program.empty()) derived_.add(programs_.emplace(token, std::make_unique<Owned>(program)).first->second->program.derived());
+        if (!program.empty())
+            derived_.add(programs_.emplace(token, std::make_unique<Owned>(program)).first->second->program.derived());
         return token | (marked ? token_marked : 0) | (program.empty() ? 0 : token_marked | token_program);
     }
 
@@ -73,7 +75,9 @@ public:
     const Program& program_of(uint32_t plain_token) const { return programs_.at(plain_token)->program; }
     bool has_aliases() const { return aliases_.end() != 0; }
     uint32_t alias_end() const { return aliases_.end(); }
-    uint32_t id_of(uint32_t plain_token) const { return plain_token < direct_ids ? plain_token : aliases_[plain_token - direct_ids]; }
+    uint32_t id_of(uint32_t plain_token) const {
+        return plain_token < direct_ids ? plain_token : aliases_[plain_token - direct_ids];
+    }
 
     uint8_t derived() const { return derived_.mask(); }
 
@@ -82,7 +86,9 @@ public:
     void each(Found&& found) const {
         for (uint32_t i = 0; i < subscribers_.end(); ++i) {
             const Subscriber& one = subscribers_[i];
-            if (one.used) found(id_of(one.token & token_mask), one.token, std::span(one.count ? arena_.at(one.offset) : nullptr, one.count));
+            if (one.used)
+                found(id_of(one.token & token_mask), one.token,
+                      std::span(one.count ? arena_.at(one.offset) : nullptr, one.count));
         }
     }
 
@@ -104,7 +110,8 @@ private:
 
     static uint64_t hash_of(uint32_t id) { return mix64(id + 0x9E3779B97F4A7C15ull); }
     uint32_t find(uint32_t id) const {
-        return index_.find(hash_of(id), [&](uint32_t number) { return id_of(subscribers_[number].token & token_mask) == id; });
+        return index_.find(hash_of(id),
+                           [&](uint32_t number) { return id_of(subscribers_[number].token & token_mask) == id; });
     }
 
     Pages<Subscriber> subscribers_;

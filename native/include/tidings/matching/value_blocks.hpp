@@ -1,31 +1,33 @@
-// What one attribute value means, remembered: which listed constraints it satisfies, and everybody who is reached through
-// them, copied side by side. A message is then ten look-ups and ten streams instead of hundreds of short lists.
+// The effect of one attribute value, remembered: the listed constraints that it satisfies, and the subscribers reached
+// through them, copied side by side. A message is then ten look-ups and ten streams instead of hundreds of short lists.
 //
-// A value that satisfies nothing has a block too while its attribute has few values: to know that is worth as much. So do
-// the lone bounds that admit a number, if its line has not too many.
+// A value that satisfies nothing has a block too while its attribute has few values: to know that is worth as much. So
+// do the lone bounds that admit a number, if its line has not too many.
 //
-// Lists beyond a few dozen entries are contiguous anyway and are referred to, not copied, so a block stays small and a popular
-// constraint may change without touching any block. A change to a short list marks the blocks it occurs in as stale: one
-// for an equality; for a pattern, those of the attribute's blocks whose value satisfies it. A stale block is filled again when
-// it is next met. The number and the bytes of blocks are bounded: beyond them a hand goes round and drops those not used
-// since its last visit (the clock algorithm, Corbato 1968), so that publishers with endless new values cost time, not memory.
+// Lists beyond a few dozen entries are contiguous anyway and are referred to, not copied, so a block stays small and a
+// popular constraint may change without touching any block. A change to a short list marks the blocks it occurs in as
+// stale: one for an equality; for a pattern, those of the attribute's blocks whose value satisfies it. A stale block is
+// filled again when it is next met. The number and the bytes of blocks are bounded: beyond them a hand goes round and
+// drops those not used since its last visit (the clock algorithm, Corbato 1968), so that publishers with endless new
+// values cost time, not memory.
 #pragma once
 #include "tidings/matching/bound_list.hpp"
 #include "tidings/matching/pattern_index.hpp"
-#include "tidings/support/simd.hpp"
 #include "tidings/matching/subscriber_table.hpp"
+#include "tidings/support/simd.hpp"
 
 namespace tidings {
 
-// A block's variable part, in one piece of memory: this header, words, the value's text. Whole cache lines, of which the
-// first holds the header and the constraints of most values.
+// A block's variable part, in one piece of memory: this header, words, the value's text. Whole cache lines, of which
+// the first holds the header and the constraints of most values.
 struct Payload {
-    // Constraints are set `satisfied_step` at a time (the last one repeated), subscribers copied `words_step` at a time (what
-    // follows them is read along): with lists this short, a loop that nearly always ends after one turn is the fastest.
+    // Constraints are set `satisfied_step` at a time (the last one repeated), subscribers copied `words_step` at a time
+    // (what follows them is read along): with lists this short, a loop that nearly always ends after one turn is the
+    // fastest.
     static constexpr uint32_t satisfied_step = 4, words_step = 8;
     static constexpr size_t line_bytes = 64;
 
-    uint32_t line = 0, position = position_low;  // where the value stands; without a line, on line 0 of nobody's bounds
+    uint32_t line = 0, position = position_low;  // the value's place; without a line, on line 0, which has no bounds
     uint32_t satisfied = 0, plain = 0, marked = 0, long_lists = 0, candidates = 0;
     uint32_t text_bytes : 31 = 0;
     uint32_t bounds_copied : 1 = 0;         // the subscribers of lone bounds are among those below
@@ -33,7 +35,9 @@ struct Payload {
     uint64_t hash = 0;                      // of name and value
 
     const uint32_t* satisfied_data() const { return reinterpret_cast<const uint32_t*>(this + 1); }
-    const uint32_t* satisfied_end() const { return satisfied_data() + (satisfied + satisfied_step - 1) / satisfied_step * satisfied_step; }
+    const uint32_t* satisfied_end() const {
+        return satisfied_data() + (satisfied + satisfied_step - 1) / satisfied_step * satisfied_step;
+    }
     const uint32_t* plain_data() const { return satisfied_end(); }
     const uint32_t* marked_data() const { return plain_data() + plain; }
     const uint32_t* long_data() const { return marked_data() + marked; }
@@ -47,18 +51,18 @@ struct Payload {
 };
 static_assert(sizeof(Payload) + Payload::satisfied_step * sizeof(uint32_t) == Payload::line_bytes);
 
-// What a look-up compares: an attribute's name and value in words of fixed size, so that no branch depends on the length of a
-// text or on the type of a value. Of longer texts it holds the last 16 bytes; then the rest must be compared too.
+// The key of a look-up: an attribute's name and value in words of fixed size, so that no branch depends on the length
+// of a text or on the type of a value. Of longer texts it holds the last 16 bytes; then the rest must be compared too.
 struct ValueKey {
-    using Words = uint64_t __attribute__((vector_size(16), aligned(8)));
+    typedef uint64_t Words __attribute__((vector_size(16), aligned(8)));  // Clang drops `aligned` of a `using`
     static constexpr size_t short_bytes = sizeof(Words);
 
     Words name{}, value{};
     uint64_t shape = 0;  // the sizes and the type
 
-    // `inside`: it is one of the wire's, or the reading of one, which is no text. Then name and text lie in the message's bytes,
-    // which MessageDecoder takes only with the whole header before them: 16 bytes before either's end are bytes of the same
-    // message, wherever that begins.
+    // `inside`: it is one of the wire's, or the reading of one, which is no text. Then name and text lie in the
+    // message's bytes, which MessageDecoder takes only with the whole header before them: 16 bytes before either's end
+    // are bytes of the same message, wherever that begins.
     static_assert(message_header_bytes >= short_bytes);
     static ValueKey of(const Attribute& attribute, bool inside) {
         const Value& value = attribute.value;
@@ -100,8 +104,8 @@ private:
         std::memcpy(&mask, masks.data() + std::min(size, short_bytes), short_bytes);
         return words & mask;
     }
-    // The same of a text with nothing before it that may be read. By loads alone: a copy of variable length that is read at once
-    // as a whole makes the processor wait until it has reached the cache.
+    // The same of a text with nothing before it that may be read. By loads alone: a copy of variable length that is
+    // read at once as a whole makes the processor wait until it has reached the cache.
     static Words alone(std::string_view text) {
         const size_t size = text.size();
         const char* const end = text.data() + size;
@@ -116,7 +120,7 @@ private:
 };
 
 // One cache line: what a look-up compares, and where the rest is.
-struct alignas(64) Block {
+struct alignas(64) ValueBlock {
     enum class State : uint8_t { Free, Fresh, ListsStale, Stale };
 
     ValueKey key;
@@ -134,20 +138,25 @@ struct alignas(64) Block {
         return made;
     }
 };
-static_assert(sizeof(Block) == 64);
+static_assert(sizeof(ValueBlock) == 64);
 
 class ValueBlocks {
 public:
     struct Limits {
         size_t blocks = 1 << 15, bytes = 32u << 20;
-        size_t copied = 32;   // longer lists are referred to
+        size_t copied = 32;          // longer lists are referred to
         size_t copied_bounds = 256;  // on a line; what is copied of more would be no shorter to read than the list
-        size_t checked = 1024;  // an attribute with more blocks has them all marked when a pattern changes, and
-                                // gets no more blocks for values that satisfy nothing
+        size_t checked = 1024;       // an attribute with more blocks has them all marked when a pattern changes, and
+        // gets no more blocks for values that satisfy nothing
     };
 
-    ValueBlocks(ConstraintTable& table, PatternIndex& patterns, const std::vector<BoundLists>& bounds, Budget& budget, Overruns& overruns)
-        : table_(table), patterns_(patterns), bounds_(bounds), budget_(budget), overruns_(overruns) {}
+    ValueBlocks(ConstraintTable& table, PatternIndex& patterns, const std::vector<BoundLists>& bounds, Budget& budget,
+                Overruns& overruns)
+        : table_(table),
+          patterns_(patterns),
+          bounds_(bounds),
+          budget_(budget),
+          overruns_(overruns) {}
     ~ValueBlocks() {
         for (uint32_t i = 0; i < blocks_.end(); ++i) std::free(static_cast<void*>(blocks_[i].payload));
     }
@@ -168,13 +177,14 @@ public:
     }
 
     // The attribute's block, or nullptr if it must be made. Blocks stay where they are until trim().
-    const Block* find(const Attribute& attribute, const ValueKey& key) {
+    const ValueBlock* find(const Attribute& attribute, const ValueKey& key) {
         for (size_t i = attribute.hash & mask(); !slots_[i].empty(); i = (i + 1) & mask()) {
             if (!slots_[i].may_be(attribute.hash)) continue;
-            Block& block = *slots_[i].block();
+            ValueBlock& block = *slots_[i].block();
             if (!(block.key == key) || !(key.is_short() || same_text(block, attribute))) continue;
             block.used = true;
-            if (block.state != Block::State::Fresh || block.generation != generations_[block.attribute]) [[unlikely]]
+            if (block.state != ValueBlock::State::Fresh || block.generation != generations_[block.attribute])
+                [[unlikely]]
                 refill(block, block.value(), attribute.hash);
             return &block;
         }
@@ -182,14 +192,14 @@ public:
     }
 
     // A block for a value of a known attribute; nullptr if it satisfies nothing and its attribute has too many values.
-    const Block* make(uint32_t attribute_number, const Attribute& attribute, const ValueKey& key) {
+    const ValueBlock* make(uint32_t attribute_number, const Attribute& attribute, const ValueKey& key) {
         const AttributeRecord& record = table_.attribute(attribute_number);
         if (record.blocks >= limits_.checked && record.patterns == 0 &&
             table_.find_equality(attribute_number, attribute.value, attribute.hash) == none &&
             !patterns_.has_member(attribute_number, attribute))
             return nullptr;
         const uint32_t number = blocks_.take();
-        Block& block = blocks_[number];
+        ValueBlock& block = blocks_[number];
         block.key = key;
         block.attribute = attribute_number;
         if ((count_ + 1) * 8 > slots_.size()) grow();  // sparse, so that the first slot is mostly the right one
@@ -204,24 +214,24 @@ public:
     void trim() {
         while (count_ > limits_.blocks || payload_bytes_ > limits_.bytes) {
             hand_ = (hand_ + 1) % blocks_.end();
-            Block& block = blocks_[hand_];
-            if (block.state == Block::State::Free) continue;
+            ValueBlock& block = blocks_[hand_];
+            if (block.state == ValueBlock::State::Free) continue;
             if (!block.used) drop(hand_);
             else block.used = false;
         }
     }
 
-    // A listed constraint came or went (`lists_only`: only who is reached through it changed).
+    // A listed constraint came or went (`lists_only`: only the subscribers reached through it changed).
     void touch(uint32_t number, bool lists_only) {
         const Interned& one = table_[number];
         AttributeRecord& attribute = table_.attribute(one.attribute);
-        const Block::State state = lists_only ? Block::State::ListsStale : Block::State::Stale;
+        const ValueBlock::State state = lists_only ? ValueBlock::State::ListsStale : ValueBlock::State::Stale;
         if (attribute.blocks == 0) return;
         if (one.op == Op::Eq) {
             // Equal numbers of different types have a block each, under the same hash.
             const uint64_t hash = hash_value(one.value, attribute.hash);
             for (size_t i = hash & mask(); !slots_[i].empty(); i = (i + 1) & mask()) {
-                Block& block = *slots_[i].block();
+                ValueBlock& block = *slots_[i].block();
                 if (block.payload->hash == hash && block.state < state) block.state = state;
             }
         } else if (attribute.blocks > limits_.checked) {
@@ -260,10 +270,11 @@ private:
     class Slot {
     public:
         Slot() = default;
-        Slot(uint64_t hash, Block& block) : word_(hash >> address_bits << address_bits | reinterpret_cast<uintptr_t>(&block)) {}
+        Slot(uint64_t hash, ValueBlock& block)
+            : word_(hash >> address_bits << address_bits | reinterpret_cast<uintptr_t>(&block)) {}
         bool empty() const { return word_ == 0; }
         bool may_be(uint64_t hash) const { return (word_ ^ hash) >> address_bits == 0; }
-        Block* block() const { return reinterpret_cast<Block*>(word_ & ((uint64_t{1} << address_bits) - 1)); }
+        ValueBlock* block() const { return reinterpret_cast<ValueBlock*>(word_ & ((uint64_t{1} << address_bits) - 1)); }
 
     private:
         static constexpr unsigned address_bits = 48;
@@ -275,8 +286,9 @@ private:
     size_t mask() const { return slots_.size() - 1; }
 
     // Of those with equal keys.
-    bool same_text(const Block& block, const Attribute& attribute) const {
-        return std::string_view(table_.attribute(block.attribute).name) == attribute.name && block.value().s == attribute.value.s;
+    bool same_text(const ValueBlock& block, const Attribute& attribute) const {
+        return std::string_view(table_.attribute(block.attribute).name) == attribute.name &&
+               block.value().s == attribute.value.s;
     }
 
     void put(uint32_t number) {
@@ -289,7 +301,7 @@ private:
     void grow() {
         slots_.assign(slots_.size() * 2, Slot{});
         for (uint32_t i = 0; i < blocks_.end(); ++i)
-            if (blocks_[i].state != Block::State::Free) put(i);
+            if (blocks_[i].state != ValueBlock::State::Free) put(i);
     }
 
     void drop(uint32_t number) {
@@ -328,11 +340,11 @@ private:
         --attribute.blocks;
     }
 
-    void refill(Block& block, const Value& value, uint64_t hash) {
+    void refill(ValueBlock& block, const Value& value, uint64_t hash) {
         if (generations_.size() <= block.attribute) generations_.resize(block.attribute + 1);
         satisfied_.clear();
         const uint64_t given_up = overruns_.count();
-        if (block.state == Block::State::ListsStale && block.generation == generations_[block.attribute]) {
+        if (block.state == ValueBlock::State::ListsStale && block.generation == generations_[block.attribute]) {
             const uint32_t* known = block.payload->satisfied_data();
             satisfied_.assign(known, known + block.payload->satisfied);
         } else {
@@ -344,7 +356,8 @@ private:
         block.used = true;
         Payload header = sizes();
         header.hash = hash;
-        if (const uint32_t line = table_.attribute(block.attribute).lines[static_cast<size_t>(value.kind())]; line != none)
+        if (const uint32_t line = table_.attribute(block.attribute).lines[static_cast<size_t>(value.kind())];
+            line != none)
             header.line = line, header.position = position(value);
         header.text_bytes = static_cast<uint32_t>(value.s.size());
         if (block.payload) header.next = block.payload->next, header.previous = block.payload->previous;
@@ -355,11 +368,11 @@ private:
             header.marked += bound_marked_.size();
         }
         lay_out(block, header, value.s);
-        // What could not be decided is asked again with the next message.
-        block.state = overruns_.count() == given_up ? Block::State::Fresh : Block::State::Stale;
+        // Undecided constraints are evaluated again with the next message.
+        block.state = overruns_.count() == given_up ? ValueBlock::State::Fresh : ValueBlock::State::Stale;
     }
 
-    // What will be copied; longer lists are noted in long_.
+    // The part that will be copied; longer lists are noted in long_.
     Payload sizes() {
         Payload made;
         made.satisfied = static_cast<uint32_t>(satisfied_.size());
@@ -370,7 +383,9 @@ private:
             const Lists* lists = table_[number].lists.get();
             if (!lists) continue;
             if (!copies(*lists)) long_.push_back(number);
-            else made.candidates += lists->candidates.size(), made.plain += lists->plain.size(), made.marked += lists->marked.size();
+            else
+                made.candidates += lists->candidates.size(), made.plain += lists->plain.size(),
+                    made.marked += lists->marked.size();
         }
         made.long_lists = static_cast<uint32_t>(long_.size());
         return made;
@@ -379,7 +394,8 @@ private:
     // Subscribers of the lone bounds that admit the value.
     void find_bounds(const Value& value, const BoundLists& lists) {
         const auto emit = [&](const uint32_t* tokens, size_t count) {
-            for (size_t i = 0; i < count; ++i) (tokens[i] & ~token_mask ? bound_marked_ : bound_plain_).push_back(tokens[i]);
+            for (size_t i = 0; i < count; ++i)
+                (tokens[i] & ~token_mask ? bound_marked_ : bound_plain_).push_back(tokens[i]);
         };
         const auto doubt = [&](uint32_t token, uint32_t number) {
             budget_.begin_filter();
@@ -390,14 +406,15 @@ private:
         lists.lower.below(position(value), emit, doubt);
     }
 
-    void lay_out(Block& block, const Payload& header, std::string_view text) {
+    void lay_out(ValueBlock& block, const Payload& header, std::string_view text) {
         auto* const payload = static_cast<Payload*>(std::aligned_alloc(Payload::line_bytes, header.bytes()));
         if (!payload) throw std::bad_alloc();
         *payload = header;
         if (!text.empty()) std::memcpy(const_cast<char*>(payload->text()), text.data(), text.size());
         auto* plain = std::copy(satisfied_.begin(), satisfied_.end(), const_cast<uint32_t*>(payload->satisfied_data()));
         while (plain != payload->plain_data()) *plain++ = satisfied_.back();
-        auto *marked = plain + header.plain, *candidates = std::copy(long_.begin(), long_.end(), marked + header.marked);
+        auto *marked = plain + header.plain,
+             *candidates = std::copy(long_.begin(), long_.end(), marked + header.marked);
         auto *const first = reinterpret_cast<Candidate*>(candidates), *candidate = first;
         plain = std::copy(bound_plain_.begin(), bound_plain_.end(), plain);
         marked = std::copy(bound_marked_.begin(), bound_marked_.end(), marked);
@@ -422,9 +439,9 @@ private:
     Budget& budget_;
     Overruns& overruns_;
     Limits limits_;
-    Pages<Block, 8> blocks_;
+    Pages<ValueBlock, 8> blocks_;
     std::vector<Slot> slots_ = std::vector<Slot>(64);
-    std::vector<uint32_t> generations_;  // by attribute
+    std::vector<uint32_t> generations_;                                    // by attribute
     std::vector<uint32_t> satisfied_, long_, bound_plain_, bound_marked_;  // while a block is filled
     size_t count_ = 0, payload_bytes_ = 0;
     uint32_t hand_ = 0;

@@ -1,4 +1,5 @@
-// STOMP 1.0 to 1.2: where a frame ends, its header lines, and the escapes in them. Nothing is copied unless it holds escapes.
+// STOMP 1.0 to 1.2: where a frame ends, its header lines, and the escapes in them. Nothing is copied unless it holds
+// escapes.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -39,11 +40,14 @@ class StompFramer {
 public:
     static constexpr size_t command_bytes_max = 32, headers_bytes_max = 64 << 10, headers_max = 1000;
 
-    // False: the input ends before the frame does; `skipped` then says how many line ends (heart-beats) stand before it.
-    // `searched` is kept by the caller from one try to the next: so much of the input is known to hold no end of a body.
+    // False: the input ends before the frame does; `skipped` then says how many line ends (heart-beats) stand before
+    // it. `searched` is kept by the caller from one try to the next: so much of the input is known to hold no end of a
+    // body.
     bool next(std::string_view data, size_t bytes_max, size_t& searched, StompFrame& frame) {
         size_t at = 0;
-        while (at < data.size() && (data[at] == '\n' || (data[at] == '\r' && (at + 1 == data.size() || data[at + 1] == '\n')))) ++at;
+        while (at < data.size() &&
+               (data[at] == '\n' || (data[at] == '\r' && (at + 1 == data.size() || data[at + 1] == '\n'))))
+            ++at;
         skipped = frame.start = at;
         frame.lines.clear();
         std::string_view line;
@@ -67,7 +71,8 @@ public:
     size_t skipped = 0;
 
 private:
-    // The first that is wrong with the headers. It is told when all are read: the receipt that the frame asks for may stand below.
+    // The first error of the headers. It is reported when all are read: the receipt that the frame asks for may stand
+    // below.
     struct Fault {
         const char* code = nullptr;
         const char* reason = nullptr;
@@ -90,15 +95,18 @@ private:
     }
 
     static bool is_word(std::string_view text) {
-        return !text.empty() && std::ranges::all_of(text, [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); });
+        return !text.empty() &&
+               std::ranges::all_of(text, [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); });
     }
 
-    static bool read_line(std::string_view data, size_t& at, std::string_view& line, size_t bytes_max, const char* code, const char* reason) {
+    static bool read_line(std::string_view data, size_t& at, std::string_view& line, size_t bytes_max, const char* code,
+                          const char* reason) {
         const size_t window = std::min(data.size() - at, bytes_max + 2);
         const void* const found = std::memchr(data.data() + at, '\n', window);
         if (!found) {
             if (window == bytes_max + 2) refuse(code, reason, at);
-            if (std::memchr(data.data() + at, 0, window)) refuse("E_STOMP_FRAME", "the frame ends inside its headers", at);
+            if (std::memchr(data.data() + at, 0, window))
+                refuse("E_STOMP_FRAME", "the frame ends inside its headers", at);
             return false;
         }
         const size_t end = static_cast<size_t>(static_cast<const char*>(found) - data.data());
@@ -114,10 +122,12 @@ private:
             size = content_length(*given, at);
             if (size > bytes_max) refuse("E_STOMP_LIMIT", "a frame is longer than agreed", at);
             if (data.size() - at <= size) return false;
-            if (data[at + size] != 0) refuse("E_STOMP_FRAME", "no NUL after as many bytes as content-length says", at + size);
+            if (data[at + size] != 0)
+                refuse("E_STOMP_FRAME", "no NUL after as many bytes as content-length says", at + size);
         } else {
             const size_t from = std::max(at, std::min(searched, data.size()));
-            const void* const found = data.size() > from ? std::memchr(data.data() + from, 0, data.size() - from) : nullptr;
+            const void* const found = data.size() > from ? std::memchr(data.data() + from, 0, data.size() - from)
+                                                         : nullptr;
             size = (found ? static_cast<size_t>(static_cast<const char*>(found) - data.data()) : data.size()) - at;
             if (size > bytes_max) refuse("E_STOMP_LIMIT", "a frame is longer than agreed", at);
             if (!found) {
@@ -143,7 +153,8 @@ private:
     }
 };
 
-// Headers as they are meant. Texts without escapes stay where they are; others are written to a store that lives with the frame.
+// Headers as they are meant. Texts without escapes stay where they are; others are written to a store that lives with
+// the frame.
 class StompUnescaper {
 public:
     void begin(StompVersion version, size_t bytes) {
@@ -154,7 +165,8 @@ public:
 
     std::string_view operator()(std::string_view text) {
         if (version_ == StompVersion::V10) return trimmed(text);
-        if (text.find('\\') == text.npos) [[likely]] return text;
+        if (text.find('\\') == text.npos) [[likely]]
+            return text;
         const size_t start = store_.size();
         for (size_t i = 0; i < text.size(); ++i) {
             if (text[i] != '\\') {
@@ -171,7 +183,7 @@ public:
         return std::string_view(store_).substr(start);
     }
 
-    // Whether a text that came out is one that had to be written.
+    // True if a text that came out is one that had to be written.
     bool made(std::string_view text) const {
         const std::less<const char*> before;
         return !before(text.data(), store_.data()) && before(text.data(), store_.data() + store_.size());

@@ -1,4 +1,5 @@
-// What a STOMP client sent, up to the first frame that is not the forwarder's: SEND frames as PUBLISH frames, then ACK frames.
+// The input of a STOMP client, up to the first frame that is not the forwarder's: SEND frames as PUBLISH frames, then
+// ACK frames.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -11,8 +12,8 @@
 
 namespace tidings {
 
-// ACK frames that follow each other: plain ones of STOMP 1.2, which say `id:subscription-tag` and nothing else. All others, and
-// what is wrong with one, are Python's.
+// ACK frames that follow each other: plain ones of STOMP 1.2, which say `id:subscription-tag` and nothing else. All
+// others, and what is wrong with one, are Python's.
 struct StompAcks {
     uint32_t subscription = 0;
     bool cumulative = false;
@@ -21,7 +22,9 @@ struct StompAcks {
 
     // False: it is not one of these, or another subscription's.
     bool add(const StompFrame& frame, const StompState& state) {
-        if (frame.command != "ACK" || state.version != StompVersion::V12 || frame.lines.size() != 1 || !frame.body.empty()) return false;
+        if (frame.command != "ACK" || state.version != StompVersion::V12 || frame.lines.size() != 1 ||
+            !frame.body.empty())
+            return false;
         if (frame.lines[0].name != "id") return false;
         std::string_view id = frame.lines[0].value;
         uint32_t number = 0;
@@ -39,7 +42,8 @@ struct StompAcks {
     }
 
     Acknowledged event(uint32_t connection) const {
-        return {.connection = connection, .session = 0, .subscription = subscription, .flags = cumulative, .tags = tags};
+        return {
+            .connection = connection, .session = 0, .subscription = subscription, .flags = cumulative, .tags = tags};
     }
 
 private:
@@ -67,12 +71,14 @@ public:
         try {
             while (publishes_.size() < gathered_bytes_max) {
                 if (logged_in && state.searched == 0 && acks_.tags.empty()) {
-                    if (const size_t bytes = sender_.write_again(data.substr(at), bytes_max, state, now_ms, publishes_)) {
+                    if (const size_t bytes = sender_.write_again(data.substr(at), bytes_max, state, now_ms,
+                                                                 publishes_)) {
                         ends_.push_back(at += bytes);
                         continue;
                     }
                 }
-                if (!framer_.next(data.substr(at), bytes_max, state.searched, frame_)) return acks_.tags.empty() ? Next::Nothing : Next::Acks;
+                if (!framer_.next(data.substr(at), bytes_max, state.searched, frame_))
+                    return acks_.tags.empty() ? Next::Nothing : Next::Acks;
                 if (logged_in && acks_.add(frame_, state)) {
                     acks_.end = at += frame_.size;
                     continue;
@@ -92,14 +98,14 @@ public:
     }
 
     std::string_view publishes() const { return publishes_; }
-    // How much of the input the first `count` of them take.
+    // The bytes of input that the first `count` of them take.
     size_t used(size_t count) const { return count ? ends_[count - 1] : 0; }
-    const StompAcks& acks() const { return acks_; }                 // if they are next
+    const StompAcks& acks() const { return acks_; }     // if they are next
     const StompFrame& frame() const { return frame_; }  // if Control is next
     const CodecError& error() const { return error_; }  // if it is Broken
     uint32_t receipt() const { return receipt_; }       // that the broken frame asks for
 
-    // If there is Nothing: heart-beats need not be kept.
+    // If there is Nothing: heartbeats need not be kept.
     size_t skip_line_ends(StompState& state) const {
         state.searched -= std::min(state.searched, framer_.skipped);
         return framer_.skipped;

@@ -1,5 +1,5 @@
-// MESSAGE frames, made from a message's bytes (docs/wire.md), which have been checked before. What is the same for all who
-// receive it is made once; each delivery then adds the lines that name its subscription and its acknowledgement.
+// MESSAGE frames, made from a message's bytes (docs/wire.md), which have been checked before. What is the same for all
+// that receive it is made once; each delivery then adds the lines that name its subscription and its acknowledgement.
 #pragma once
 #include <array>
 #include <charconv>
@@ -81,7 +81,8 @@ public:
     void escaped(std::string_view text, bool name) {
         bool any = false;
         for (const char c : text) any |= special[static_cast<uint8_t>(c)];
-        if (!any) [[likely]] return out_.put(text);
+        if (!any) [[likely]]
+            return out_.put(text);
         for (const char c : text) {
             const std::string_view instead = special[static_cast<uint8_t>(c)] ? escape(c, name) : std::string_view();
             if (instead.empty()) out_.put(c);
@@ -131,7 +132,8 @@ inline size_t write_stomp_id(const char* id, StompVersion version, char* place) 
 
 // One attribute that is no header field.
 inline void write_stomp_property(std::string_view name, const Value& value, Scratch& out, StompText& text) {
-    if (stomp_header(name) != StompHeader::Property || name.starts_with(stomp_attribute_prefix)) out.put(stomp_attribute_prefix);
+    if (stomp_header(name) != StompHeader::Property || name.starts_with(stomp_attribute_prefix))
+        out.put(stomp_attribute_prefix);
     text.escaped(name, true);
     out.put(':');
     switch (value.type) {
@@ -164,8 +166,9 @@ inline void write_stomp_attribute(Reader& reader, Scratch& out, StompText& text)
     }
 }
 
-// What all deliveries of a message have in common, from `message-id` to the NUL, for one version. Many messages say the same as the
-// one before, all of it or to begin with: what follows the first difference is written anew, and the id.
+// The part that all deliveries of a message have in common, from `message-id` to the NUL, for one version. Many
+// messages are the same as the one before, all of it or to begin with: what follows the first difference is written
+// again, and the id.
 class StompTail {
 public:
     operator std::string_view() const { return text_; }
@@ -202,8 +205,10 @@ private:
 
     // Version, flags, priority and destination.
     bool begins_the_same(std::string_view message, size_t first) const {
-        return !marks_.empty() && marks_.front().said == first && std::memcmp(said_.data(), message.data(), id_at) == 0 &&
-               std::memcmp(said_.data() + message_header_bytes, message.data() + message_header_bytes, first - message_header_bytes) == 0;
+        return !marks_.empty() && marks_.front().said == first &&
+               std::memcmp(said_.data(), message.data(), id_at) == 0 &&
+               std::memcmp(said_.data() + message_header_bytes, message.data() + message_header_bytes,
+                           first - message_header_bytes) == 0;
     }
 
     void begin(std::string_view message, size_t first, StompVersion version) {
@@ -224,10 +229,13 @@ private:
 
     // Leaves the marks of those attributes that are the same; says whether these are all, here and before.
     bool keep_same(std::string_view message, size_t head) {
-        const auto same = [&](size_t from, size_t to) { return std::memcmp(said_.data() + from, message.data() + from, to - from) == 0; };
+        const auto same = [&](size_t from, size_t to) {
+            return std::memcmp(said_.data() + from, message.data() + from, to - from) == 0;
+        };
         if (said_.size() == head && same(marks_.front().said, head)) return true;
         size_t kept = 1;
-        while (kept < marks_.size() && marks_[kept].said <= head && same(marks_[kept - 1].said, marks_[kept].said)) ++kept;
+        while (kept < marks_.size() && marks_[kept].said <= head && same(marks_[kept - 1].said, marks_[kept].said))
+            ++kept;
         marks_.resize(kept);
         return false;
     }
@@ -251,9 +259,9 @@ private:
     size_t body_bytes_ = anything;
 };
 
-// The MESSAGE frame at hand, and what of it others need as well. What is one delivery's own comes first: the line that names
-// the subscription, and what acknowledges it, which names subscription and tag, so that nothing has to be remembered: in 1.2 the
-// header `ack`, before that the end of `message-id`.
+// The MESSAGE frame at hand, and what of it others need as well. What is one delivery's own comes first: the line that
+// names the subscription, and what acknowledges it, which names subscription and tag, so that nothing has to be
+// remembered: in 1.2 the header `ack`, before that the end of `message-id`.
 class StompRenderer {
 public:
     // Its length. `rendered`: the versions, as bits, for which this message's tail has been made already.
@@ -264,7 +272,8 @@ public:
         rendered |= static_cast<uint8_t>(1 << which);
         tail_ = tails_[which];
         head_ = label;
-        if (tag || attempt > 1) [[unlikely]] own_head(version, subscription, attempt, tag);
+        if (tag || attempt > 1) [[unlikely]]
+            own_head(version, subscription, attempt, tag);
         return head_.size() + tail_.size();
     }
 

@@ -1,5 +1,5 @@
-// How a client of STOMP calls the receipts that it has asked for and that are not answered yet. Nearly all are answered before the
-// bytes that asked for them are gone: these names stay where they stand, and only what is then left is copied.
+// Names of the receipts that a STOMP client has asked for and that are not answered yet. Nearly all are answered before
+// the bytes that asked for them are gone: these names stay where they stand, and only what is then left is copied.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -22,7 +22,8 @@ public:
     uint32_t add(std::string_view name) {
         const uint32_t number = take_number();
         if (fresh_.empty()) first_ = number;
-        if (number - first_ != fresh_.size()) return kept_.insert_or_assign(number, name), number;  // numbers began anew
+        if (number - first_ != fresh_.size())
+            return kept_.insert_or_assign(number, name), number;  // numbers began again
         fresh_.push_back(name);
         return number;
     }
@@ -33,9 +34,10 @@ public:
         return number;
     }
 
-    // What the client calls it; it is forgotten then. Holds until the next call.
+    // Its name; it is forgotten then. Holds until the next call.
     std::optional<std::string_view> take(uint32_t number) {
-        if (number - first_ < fresh_.size() && fresh_[number - first_].data()) return std::exchange(fresh_[number - first_], {});
+        if (number - first_ < fresh_.size() && fresh_[number - first_].data())
+            return std::exchange(fresh_[number - first_], {});
         auto found = kept_.extract(number);
         if (found.empty()) return std::nullopt;
         taken_ = std::move(found.mapped());
@@ -58,8 +60,8 @@ private:
         return number;
     }
 
-    uint32_t next_ = 1, first_ = 0;            // first: the number of the first fresh one, those of the others follow
-    std::vector<std::string_view> fresh_;      // nullptr: taken, or kept
+    uint32_t next_ = 1, first_ = 0;        // first: the number of the first fresh one, those of the others follow
+    std::vector<std::string_view> fresh_;  // nullptr: taken, or kept
     std::unordered_map<uint32_t, std::string> kept_;
     std::string taken_;
 };

@@ -1,5 +1,5 @@
-// SEND frames become messages: the bytes of a native PUBLISH frame, which then takes the path of all others. What each header
-// means is in docs/protocols.md. The plain Python of the same is hardening.support.stomp.
+// SEND frames become messages: the bytes of a native PUBLISH frame, which then takes the path of all others. What each
+// header means is in docs/protocols.md. The plain Python of the same is hardening.support.stomp.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,8 +10,8 @@
 
 #include "tidings/codec/frames.hpp"
 #include "tidings/matching/like.hpp"
-#include "tidings/stomp/send_template.hpp"
 #include "tidings/stomp/receipts.hpp"
+#include "tidings/stomp/send_template.hpp"
 
 namespace tidings {
 
@@ -32,7 +32,7 @@ public:
         known_.clear();
         ++version_;
     }
-    // What was made by other rules is not to be made again.
+    // A frame that was made by other rules is not to be made again.
     uint32_t version() const { return version_; }
     bool empty() const { return rules_.empty(); }
 
@@ -61,7 +61,7 @@ private:
     std::string key_;
 };
 
-// What a connection that speaks STOMP has besides.
+// The state of a connection that speaks STOMP, besides a Connection.
 struct StompState {
     enum class Acks : uint8_t { None, Each, Cumulative };  // what its acknowledgements mean
     struct Label {
@@ -69,15 +69,15 @@ struct StompState {
         Acks acks = Acks::None;
     };
     StompVersion version = StompVersion::V12;
-    size_t searched = 0;                                  // see StompFramer
-    uint32_t publisher = 0, broker = 0;                   // of the ids of its messages
+    size_t searched = 0;                 // see StompFramer
+    uint32_t publisher = 0, broker = 0;  // of the ids of its messages
     int64_t last_ms = 0;
     uint16_t counter = 0;
-    std::string temporary;                                // what the names of its temporary destinations begin with
-    StompReceipts receipts;                               // not answered yet
-    StompForms forms;                                     // of its SEND frames
-    uint32_t asked = 0;                                   // the receipt of the frame that Python is asked about
-    std::unordered_map<uint32_t, Label> labels;           // by subscription
+    std::string temporary;                       // what the names of its temporary destinations begin with
+    StompReceipts receipts;                      // not answered yet
+    StompSendTemplates send_templates;           // of its SEND frames
+    uint32_t asked = 0;                          // the receipt of the frame that Python is asked about
+    std::unordered_map<uint32_t, Label> labels;  // by subscription
     std::vector<std::pair<std::string, uint16_t>> transactions;  // by the client's name: session
 
     std::string_view label(uint32_t subscription) const {
@@ -87,18 +87,34 @@ struct StompState {
 };
 
 enum class StompHeader : uint8_t {
-    Destination, CorrelationId, Type, ReplyTo, Timestamp, Expires, Priority, Persistent, Receipt, Transaction, Meaning,  // of SEND
-    Dropped,                                                                                                            // of MESSAGE
+    Destination,
+    CorrelationId,
+    Type,
+    ReplyTo,
+    Timestamp,
+    Expires,
+    Priority,
+    Persistent,
+    Receipt,
+    Transaction,
+    Meaning,  // of SEND
+    Dropped,  // of MESSAGE
     Property,
 };
 
-// What a header of SEND is. Those that only MESSAGE has mean nothing here, but copies of received messages have them.
+// The headers of SEND. Those that only MESSAGE has are ignored, but copies of received messages have them.
 inline StompHeader stomp_header(std::string_view name) {
     switch (name.size()) {
         case 3: return name == "ack" ? StompHeader::Dropped : StompHeader::Property;
         case 4: return name == "type" ? StompHeader::Type : StompHeader::Property;
-        case 7: return name == "expires" ? StompHeader::Expires : name == "receipt" ? StompHeader::Receipt : StompHeader::Property;
-        case 8: return name == "priority" ? StompHeader::Priority : name == "reply-to" ? StompHeader::ReplyTo : StompHeader::Property;
+        case 7:
+            return name == "expires"   ? StompHeader::Expires
+                   : name == "receipt" ? StompHeader::Receipt
+                                       : StompHeader::Property;
+        case 8:
+            return name == "priority"   ? StompHeader::Priority
+                   : name == "reply-to" ? StompHeader::ReplyTo
+                                        : StompHeader::Property;
         case 9: return name == "timestamp" ? StompHeader::Timestamp : StompHeader::Property;
         case 10:
             if (name == "persistent") return StompHeader::Persistent;
@@ -115,23 +131,25 @@ inline StompHeader stomp_header(std::string_view name) {
     }
 }
 
-inline constexpr std::string_view stomp_attribute_prefix = "attribute/";  // before attributes that are called like a header
+inline constexpr std::string_view stomp_attribute_prefix =
+    "attribute/";  // before attributes that are called like a header
 
 class StompSender {
 public:
     StompTypes types;
 
-    // If a frame fits the form of those before: how much of the input it takes. 0: it does not, `write` it.
+    // If a frame fits the template of those before: the bytes of input it takes. 0: it does not, `write` it.
     size_t write_again(std::string_view data, size_t bytes_max, StompState& state, int64_t now_ms, Scratch& out) const {
         const size_t start = out.size();
-        const StompForm* const form = state.forms.fill(data, bytes_max, types.version(), out);
-        if (!form) return 0;
-        if (form->receipt().size() > StompReceipts::name_bytes_max) return out.cut(start), size_t{0};  // `write` says what is wrong
+        const StompSendTemplate* const filled = state.send_templates.fill(data, bytes_max, types.version(), out);
+        if (!filled) return 0;
+        if (filled->receipt().size() > StompReceipts::name_bytes_max)
+            return out.cut(start), size_t{0};  // `write` says what is wrong
         char* const place = out.data() + start + frame_header_bytes;
-        const uint32_t receipt = form->receipt().data() ? state.receipts.add(form->receipt()) : 0;
+        const uint32_t receipt = filled->receipt().data() ? state.receipts.add(filled->receipt()) : 0;
         std::memcpy(place, &receipt, 4);
         write_id(state, now_ms, place + 4 + 4);
-        return form->size();
+        return filled->size();
     }
 
     // Appends a PUBLISH frame to `out`. Throws CodecError with a position in the frame.
@@ -141,11 +159,13 @@ public:
         const uint16_t session = value(StompHeader::Transaction) ? session_of(state) : uint16_t{0};
         write_message(frame, state, now_ms);
         const uint32_t receipt = value(StompHeader::Receipt) ? note_receipt(state) : 0;
-        char* place = write_frame_header(publish_.data(), static_cast<uint32_t>(publish_.size() - frame_header_bytes), frame_publish);
+        char* place = write_frame_header(publish_.data(), static_cast<uint32_t>(publish_.size() - frame_header_bytes),
+                                         FramePublish);
         std::memcpy(place - 2, &session, 2);
         std::memcpy(place, &receipt, 4);
         out.put(publish_);
-        if (!session && frame.bytes.size() - frame.body.size() <= StompForm::head_bytes_max) learn(frame, state);
+        if (!session && frame.bytes.size() - frame.body.size() <= StompSendTemplate::head_bytes_max)
+            learn(frame, state);
     }
 
     // The receipt that the frame at hand asks for, for an error that comes before it has a number.
@@ -208,17 +228,20 @@ private:
         properties_.resize(kept);
     }
 
-    // For the frames that follow. Which attribute a line's value has become is clear for texts; the others must stay the same.
+    // For the frames that follow. Which attribute a line's value has become is clear for texts; the others must stay
+    // the same.
     void learn(const StompFrame& frame, StompState& state) {
-        using Role = StompForm::Role;
+        using Role = StompSendTemplate::Role;
         uses_.assign(frame.lines.size(), {Role::Nothing});
         for (const Found& one : found_)
             if (one.line != no_line) uses_[one.line].role = Role::Same;
         uses_[found_[index(StompHeader::Destination)].line].role = Role::Destination;
-        if (const Found& receipt = found_[index(StompHeader::Receipt)]; receipt.line != no_line) uses_[receipt.line].role = Role::Receipt;
+        if (const Found& receipt = found_[index(StompHeader::Receipt)]; receipt.line != no_line)
+            uses_[receipt.line].role = Role::Receipt;
         uint32_t attribute = 0;
         for (const StompHeader header : {StompHeader::CorrelationId, StompHeader::Type})
-            if (const Found& one = found_[index(header)]; one.line != no_line) uses_[one.line] = {Role::Value, attribute++};
+            if (const Found& one = found_[index(header)]; one.line != no_line)
+                uses_[one.line] = {Role::Value, attribute++};
         attribute = attributes_ - static_cast<uint32_t>(properties_.size());
         for (const Property& one : properties_) uses_[one.line] = {Role::Value, attribute++};
         for (size_t i = 0; i < frame.lines.size(); ++i)
@@ -226,7 +249,8 @@ private:
                 uses_[i].role = Role::Length;
                 break;
             }
-        state.forms.next().learn(frame, uses_, publish_, state.version, types.version(), plain_names_ && types.empty());
+        state.send_templates.next().learn(frame, uses_, publish_, state.version, types.version(),
+                                          plain_names_ && types.empty());
     }
 
     std::optional<std::string_view> value(StompHeader header) const {
@@ -237,15 +261,19 @@ private:
     void write_message(const StompFrame& frame, StompState& state, int64_t now_ms) {
         if (!value(StompHeader::Destination)) refuse("E_STOMP_HEADER", "SEND without a destination", 0);
         const bool queue = destination(*value(StompHeader::Destination), state, destination_);
-        const std::optional<int64_t> expires = time(StompHeader::Expires, "expires is not a time in milliseconds since 1970");
-        const std::optional<int64_t> timestamp = time(StompHeader::Timestamp, "timestamp is not a time in milliseconds since 1970");
+        const std::optional<int64_t> expires = time(StompHeader::Expires,
+                                                    "expires is not a time in milliseconds since 1970");
+        const std::optional<int64_t> timestamp = time(StompHeader::Timestamp,
+                                                      "timestamp is not a time in milliseconds since 1970");
         const bool ends = expires && *expires > 0;
-        const int flags = persistent() * MessageView::Persistent | queue * MessageView::Queue | ends * MessageView::Expires;
+        const int flags = persistent() * MessageView::Persistent | queue * MessageView::Queue |
+                          ends * MessageView::Expires;
         char id[16];
         write_id(state, now_ms, id);
         MessageWriter writer(publish_);
         writer.begin(static_cast<uint8_t>(flags), priority(), {id, sizeof id}, destination_);
-        if (const auto one = value(StompHeader::CorrelationId)) writer.attribute("JMSCorrelationID", Value::string(*one));
+        if (const auto one = value(StompHeader::CorrelationId))
+            writer.attribute("JMSCorrelationID", Value::string(*one));
         if (const auto one = value(StompHeader::Type)) writer.attribute("JMSType", Value::string(*one));
         if (const auto one = value(StompHeader::ReplyTo)) {
             const bool reply_queue = destination(*one, state, reply_to_);
@@ -255,7 +283,8 @@ private:
         if (timestamp) writer.attribute("JMSTimestamp", Value::integer(*timestamp));
         if (ends) writer.attribute("JMSExpiration", Value::integer(*expires));
         for (const auto& [name, text, line] : properties_) {
-            if (name.empty() || name.size() > 255) refuse("E_STOMP_HEADER", "the name of a header has 1 to 255 bytes", 0);
+            if (name.empty() || name.size() > 255)
+                refuse("E_STOMP_HEADER", "the name of a header has 1 to 255 bytes", 0);
             if (name[0] == '@' || (name.starts_with("JMS") && !name.starts_with("JMSX")))
                 refuse("E_STOMP_HEADER", "names that begin with @ or JMS are reserved", 0);
             writer.attribute(name, types.empty() ? Value::text(text) : typed(queue, name, text));
@@ -287,7 +316,9 @@ private:
         if (take("/topic/")) queue = false;
         else if (take("/temp-topic/")) queue = false, temporary = true;
         else if (take("/temp-queue/")) temporary = true;
-        else if (!take("/queue/")) refuse("E_STOMP_DESTINATION", "a destination begins with /topic/, /queue/, /temp-topic/ or /temp-queue/", 0);
+        else if (!take("/queue/"))
+            refuse("E_STOMP_DESTINATION", "a destination begins with /topic/, /queue/, /temp-topic/ or /temp-queue/",
+                   0);
         name.assign(temporary ? state.temporary : std::string_view()).append(text);
         try {
             check_destination(name, 0);
@@ -302,14 +333,16 @@ private:
         if (!text) return std::nullopt;
         int64_t ms = 0;
         const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), ms);
-        if (text->empty() || error != std::errc{} || end != text->data() + text->size() || ms < 0) refuse("E_STOMP_HEADER", reason, 0);
+        if (text->empty() || error != std::errc{} || end != text->data() + text->size() || ms < 0)
+            refuse("E_STOMP_HEADER", reason, 0);
         return ms;
     }
 
     uint8_t priority() const {
         const std::optional<std::string_view> text = value(StompHeader::Priority);
         if (!text) return 4;
-        if (text->size() != 1 || (*text)[0] < '0' || (*text)[0] > '9') refuse("E_STOMP_HEADER", "priority is a number from 0 to 9", 0);
+        if (text->size() != 1 || (*text)[0] < '0' || (*text)[0] > '9')
+            refuse("E_STOMP_HEADER", "priority is a number from 0 to 9", 0);
         return static_cast<uint8_t>((*text)[0] - '0');
     }
 
@@ -339,7 +372,8 @@ private:
 
     uint32_t note_receipt(StompState& state) const {
         const std::string_view name = *value(StompHeader::Receipt);
-        if (name.size() > StompReceipts::name_bytes_max) refuse("E_STOMP_HEADER", "a receipt has at most 1024 bytes", 0);
+        if (name.size() > StompReceipts::name_bytes_max)
+            refuse("E_STOMP_HEADER", "a receipt has at most 1024 bytes", 0);
         return unescape_.made(name) ? state.receipts.add_copy(name) : state.receipts.add(name);
     }
 
@@ -360,7 +394,7 @@ private:
     std::vector<Property> properties_;
     bool plain_names_ = true;  // all names mean what stands there
     uint32_t attributes_ = 0;  // of the message, properties last
-    std::vector<StompForm::Use> uses_;
+    std::vector<StompSendTemplate::Use> uses_;
     std::string publish_;
     std::unordered_set<std::string_view, Hash> seen_;
     std::string destination_, reply_to_;

@@ -1,6 +1,7 @@
-// The form of SEND that a publisher fills in. Most publishers say the same again and again, but for the body, the receipt they ask
-// for, or the values of some headers. What the last frame that was taken to pieces became is remembered with its lines; a frame
-// with the same headers in the same order then becomes a copy of that, with other values where they differ.
+// A template of SEND frames. Most publishers send the same frame again and again, but for the body, the receipt they
+// ask for, or the values of some headers. What the last frame that was taken to pieces became is remembered with its
+// lines; a frame with the same headers in the same order then becomes a copy of that, with other values where they
+// differ.
 #pragma once
 #include <array>
 #include <charconv>
@@ -10,15 +11,15 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/support/scratch.hpp"
-#include "tidings/stomp/frame.hpp"
 #include "tidings/codec/writer.hpp"
+#include "tidings/stomp/frame.hpp"
+#include "tidings/support/scratch.hpp"
 
 namespace tidings {
 
-class StompForm {
+class StompSendTemplate {
 public:
-    // What a line is for. Same: a frame with another value must be taken to pieces. Value: the attribute of that number.
+    // The role of a line. Same: a frame with another value must be parsed. Value: the attribute of that number.
     enum class Role : uint8_t { Same, Value, Destination, Receipt, Length, Nothing };
     struct Use {
         Role role = Role::Same;
@@ -27,10 +28,10 @@ public:
 
     static constexpr size_t head_bytes_max = 4096;
 
-    // `uses`: one for each line. `publish`: what became of the frame, with the body; `rules`: a number of what else it depends on.
-    // `open`: frames with other values may be filled in; otherwise only the very same headers count.
-    void learn(const StompFrame& frame, const std::vector<Use>& uses, std::string_view publish, StompVersion version, uint32_t rules,
-               bool open) {
+    // `uses`: one for each line. `publish`: what became of the frame, with the body; `rules`: a number of what else it
+    // depends on. `open`: frames with other values may be filled in; otherwise only the very same headers count.
+    void learn(const StompFrame& frame, const std::vector<Use>& uses, std::string_view publish, StompVersion version,
+               uint32_t rules, bool open) {
         head_ = frame.bytes.substr(0, frame.bytes.size() - frame.body.size());
         publish_ = publish.substr(0, publish.size() - frame.body.size());
         version_ = version;
@@ -50,8 +51,8 @@ public:
         find_attributes();
     }
 
-    // Whether the frame that `data` begins with has been filled in: a PUBLISH frame without id and receipt, at the end of `out`.
-    // False: it does not fit, or is not all there.
+    // True if the frame that `data` begins with has been filled in: a PUBLISH frame without id and receipt, at the end
+    // of `out`. False: it does not fit, or is not all there.
     bool fill(std::string_view data, size_t bytes_max, uint32_t rules, Scratch& out) {
         if (head_.empty() || rules != rules_) return false;
         size_t at = 0;
@@ -73,7 +74,8 @@ public:
 
 private:
     // In a PUBLISH frame: where it says how many bytes destination and attributes have, and where they begin.
-    static constexpr size_t sizes_at = frame_header_bytes + 4 + 22, destination_at = frame_header_bytes + 4 + message_header_bytes;
+    static constexpr size_t sizes_at = frame_header_bytes + 4 + 22,
+                            destination_at = frame_header_bytes + 4 + message_header_bytes;
     struct Line {
         uint32_t start, value, end;  // in `head_`; the line end follows
         Use use;
@@ -157,7 +159,7 @@ private:
         return is_destination(destination_);
     }
 
-    // Whether a value means what stands there.
+    // True if a value means the same as the one in the template.
     bool plain(std::string_view value) const {
         bool special = false;
         uint8_t all = 0;
@@ -167,7 +169,7 @@ private:
         return version_ != StompVersion::V10 || value.empty() || !(blank(value.front()) || blank(value.back()));
     }
 
-    // `length`: of the body, SIZE_MAX if its NUL must tell.
+    // `length`: of the body, SIZE_MAX if it ends at its NUL.
     static bool find_end(std::string_view data, size_t at, size_t bytes_max, size_t& length) {
         if (length == SIZE_MAX) {
             const void* const end = std::memchr(data.data() + at, 0, data.size() - at);
@@ -190,7 +192,8 @@ private:
         const size_t start = out.size();
         uint16_t before;
         std::memcpy(&before, publish_.data() + sizes_at, 2);
-        const std::string_view destination = destination_.data() ? destination_ : std::string_view(publish_).substr(destination_at, before);
+        const std::string_view destination =
+            destination_.data() ? destination_ : std::string_view(publish_).substr(destination_at, before);
         out.put(std::string_view(publish_).substr(0, destination_at));
         out.put(destination);
         for (const Attribute& one : attributes_) {
@@ -213,40 +216,40 @@ private:
     std::string head_, publish_;  // the frame up to its body, and what it became
     std::vector<Line> lines_;
     std::vector<Attribute> attributes_;
-    size_t length_ = 0;           // of its body, if it said so; otherwise SIZE_MAX
+    size_t length_ = 0;  // of its body, if it said so; otherwise SIZE_MAX
     uint32_t rules_ = 0;
     StompVersion version_ = StompVersion::V12;
-    bool asks_ = false;           // for a receipt
+    bool asks_ = false;  // for a receipt
     bool open_ = false;
-    bool changed_ = false;        // since then: of the frame at hand
+    bool changed_ = false;  // since then: of the frame at hand
     size_t size_ = 0;
     std::string_view receipt_, destination_;
 };
 
-// Several, for those who have more than one thing to say in turn.
-class StompForms {
+// Several templates, for publishers that send different frames in turn.
+class StompSendTemplates {
 public:
-    // As StompForm::fill: the form that fits, or nullptr.
-    const StompForm* fill(std::string_view data, size_t bytes_max, uint32_t rules, Scratch& out) {
+    // As StompSendTemplate::fill: the template that fits, or nullptr.
+    const StompSendTemplate* fill(std::string_view data, size_t bytes_max, uint32_t rules, Scratch& out) {
         for (size_t i = 0; i < count; ++i) {
-            StompForm& form = forms_[(last_ + i) % count];
-            if (!form.fill(data, bytes_max, rules, out)) continue;
+            StompSendTemplate& filled = templates_[(last_ + i) % count];
+            if (!filled.fill(data, bytes_max, rules, out)) continue;
             last_ = (last_ + i) % count;
-            return &form;
+            return &filled;
         }
         return nullptr;
     }
 
     // The one to learn, in place of that which was learnt longest ago.
-    StompForm& next() {
+    StompSendTemplate& next() {
         last_ = oldest_;
         oldest_ = (oldest_ + 1) % count;
-        return forms_[last_];
+        return templates_[last_];
     }
 
 private:
     static constexpr size_t count = 4;
-    std::array<StompForm, count> forms_;
+    std::array<StompSendTemplate, count> templates_;
     size_t last_ = 0, oldest_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the kernel throws. native/bindings/module.cpp turns each into the class of the same name in tidings.errors.
+// The kernel's exceptions. native/bindings/module.cpp turns each into the class of the same name in tidings.errors.
 #pragma once
 #include <cstddef>
 #include <string>

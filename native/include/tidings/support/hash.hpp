@@ -1,6 +1,6 @@
-// hash64 of docs/wire.md, which brokers agree on; with a random seed per process also the hash of every table in the kernel.
-// Each step folds the 128-bit product. Multiplication modulo 2^64 alone would leave the highest bit of one word to be undone by the
-// next, whatever the seed, so that anybody could make inputs that collide.
+// hash64 of docs/wire.md, which brokers agree on; with a random seed per process also the hash of every table in the
+// kernel. Each step folds the 128-bit product. Multiplication modulo 2^64 alone would leave the highest bit of one word
+// to be undone by the next, whatever the seed, so that anybody could make inputs that collide.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,8 @@ inline uint64_t mix64(uint64_t h) {
     return h;
 }
 
-// The last `size` (1 to 7) bytes, padded with zeros. With 8 or more bytes before the end in reach, or 4 or more in all, by
-// loads that overlap: a copy of variable length would cost more than the hash.
+// The last `size` (1 to 7) bytes, padded with zeros. With 8 or more bytes before the end in reach, or 4 or more in all,
+// by loads that overlap: a copy of variable length would cost more than the hash.
 inline uint64_t load_tail(const char* p, size_t size, bool longer) {
     if (longer) {
         uint64_t word;

@@ -1,4 +1,4 @@
-// Text that is made anew again and again: appended without a call, in a block that is kept.
+// Text that is made again and again: appended without a call, in a block that is kept.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,8 @@ public:
     operator std::string_view() const { return {block_.get(), size_}; }
 
     char* grow(size_t bytes) {
-        if (size_ + bytes > capacity_) [[unlikely]] widen(bytes);
+        if (size_ + bytes > capacity_) [[unlikely]]
+            widen(bytes);
         char* const place = block_.get() + size_;
         size_ += bytes;
         return place;

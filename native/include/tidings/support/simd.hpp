@@ -1,5 +1,5 @@
-// Which vector instructions this machine has, asked once. A hot loop exists once per level, in a function with a target attribute;
-// everything around it is portable code.
+// The vector instructions that this machine has, found once. A hot loop exists once per level, in a function with a
+// target attribute; everything around it is portable code.
 #pragma once
 #include <cstdint>
 
@@ -11,8 +11,8 @@ inline Simd simd_best() {
 #if defined(__x86_64__)
     static const Simd best = [] {
         __builtin_cpu_init();
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-            __builtin_cpu_supports("avx512dq"))
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
             return Simd::Avx512;
         return __builtin_cpu_supports("avx2") ? Simd::Avx2 : Simd::Portable;
     }();

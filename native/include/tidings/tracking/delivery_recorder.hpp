@@ -1,6 +1,6 @@
-// Tells the tracker which subscribers the message in hand has reached: those of the sinks that it matched, without the sinks that it
-// missed, because they must wait or want nothing of their own. Mostly they are the same as for the message before; then there is
-// nothing to do but to compare two lists.
+// Tells the tracker which subscribers the message in hand has reached: those of the sinks that it matched, without the
+// sinks that it missed, because they must wait or want nothing of their own. Mostly they are the same as for the
+// message before; then there is nothing to do but to compare two lists.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace tidings {
 
-class Reach {
+class DeliveryRecorder {
 public:
-    // What passes from now on is recorded there.
+    // Records all messages from now on there.
     void use(Tracker& tracker) {
         tracker_ = &tracker;
         forget();
@@ -32,7 +32,8 @@ public:
 
     // `sink_at(index)` and `subscriber_of(sink)`: 0, if nothing is recorded.
     template <class SinkAt, class SubscriberOf>
-    void record(const uint8_t* id, std::span<const uint32_t> matched, int64_t now_ms, const SinkAt& sink_at, const SubscriberOf& subscriber_of) {
+    void record(const uint8_t* id, std::span<const uint32_t> matched, int64_t now_ms, const SinkAt& sink_at,
+                const SubscriberOf& subscriber_of) {
         if (!tracker_) return;
         if (!as_before(matched)) [[unlikely]] {
             remember(matched);

@@ -1,7 +1,9 @@
-// The part of a history that is in memory: (B, R, S), the filter B with the range R of its ids' times and the times S of stragglers.
+// The part of a history that is in memory: (B, R, S), the filter B with the range R of its ids' times and the times S
+// of stragglers.
 //
-// Histories that take the same ids, such as those of subscribers to the same topic, have one volume together: each id is put into it
-// once, and it is stored once for all of them. When one of them takes something else, it goes on with a copy of its own.
+// Histories that take the same ids, such as those of subscribers to the same topic, have one volume together: each id
+// is put into it once, and it is stored once for all of them. When one of them takes something else, it goes on with a
+// copy of its own.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,26 +17,27 @@
 
 namespace tidings {
 
-// What all volumes of a broker have in common.
+// The properties that all volumes of a broker share.
 struct VolumeShape {
     uint64_t bits;
     uint32_t hashes;
     uint64_t capacity;
     uint32_t doublings_max;  // of both
     int64_t wanted_ms;       // for how long one should be filled: 2·T_s + T_j
-    uint64_t young_max;  // so many ids are kept as they are before they become a filter
-    bool exact;          // … for ever
+    uint64_t young_max;      // the number of ids kept as they are before they become a filter
+    bool exact;              // … for ever
 };
 
-struct Volume {
-    // When the ids in the arena came: the first and the last.
+struct FilterVolume {
+    // Times of arrival of the first and the last id in the arena.
     struct Times {
         int64_t began_ms = 0, now_ms = 0;
     };
 
-    std::vector<uint32_t> owners;          // histories
-    int64_t late_ms = 0, early_ms = 0;     // what is older than the volume by more than this, or further ahead, is a straggler
-    bool mixed = false;                    // to some of its owners only what is older still
+    std::vector<uint32_t> owners;  // histories
+    int64_t late_ms = 0,
+            early_ms = 0;  // what is older than the volume by more than this, or further ahead, is a straggler
+    bool mixed = false;    // to some of its owners only what is older still
     bool has_range = false, busy = false;  // busy: the filter before was full
     uint32_t doublings = 0;                // how much larger than usual its filter is
     uint64_t count = 0, stored_count = 0;
@@ -60,13 +63,14 @@ struct Volume {
     bool contains(const uint8_t* id) const {
         uint8_t held = 0;
         if (filter) filter->contains(id, 1, &held);
-        for (size_t i = 0; i < ids.size() && !held; i += IdArena::id_bytes) held = std::memcmp(&ids[i], id, IdArena::id_bytes) == 0;
+        for (size_t i = 0; i < ids.size() && !held; i += IdArena::id_bytes)
+            held = std::memcmp(&ids[i], id, IdArena::id_bytes) == 0;
         return held != 0;
     }
 
     // The same content, for some of its owners.
-    std::shared_ptr<Volume> copy_for(std::vector<uint32_t> some) const {
-        auto copy = std::make_shared<Volume>();
+    std::shared_ptr<FilterVolume> copy_for(std::vector<uint32_t> some) const {
+        auto copy = std::make_shared<FilterVolume>();
         copy->owners = std::move(some);
         copy->early_ms = early_ms;
         copy->has_range = has_range, copy->busy = busy;
@@ -89,7 +93,8 @@ struct Volume {
         if (!filter && !shape.exact && (count > shape.young_max || busy)) grow_up(shape);
         if (filter) arena.set(*filter, taken, shape.doublings_max - doublings);
         else
-            for (uint32_t i = 0; i < taken.count; ++i) ids.append(reinterpret_cast<const char*>(arena.bytes(taken[i])), IdArena::id_bytes);
+            for (uint32_t i = 0; i < taken.count; ++i)
+                ids.append(reinterpret_cast<const char*>(arena.bytes(taken[i])), IdArena::id_bytes);
         stretch(arena, taken, times.now_ms);
         return taken.count;
     }
@@ -109,10 +114,11 @@ struct Volume {
     size_t memory_bytes() const { return sizeof *this + ids.capacity() + (filter ? filter->memory_bytes() : 0); }
 
 private:
-    // Filters that are filled faster than a message's time is known lie upon each other, and each of them may err: the next
-    // one is larger. If half of it would have lasted twice as long as needed, it is smaller.
+    // Filters that are filled faster than a message's time is known lie upon each other, and each of them may err: the
+    // next one is larger. If half of it would have lasted twice as long as needed, it is smaller.
     uint32_t next_doublings(const VolumeShape& shape, int64_t now_ms) const {
-        auto lasts = static_cast<double>(std::max<int64_t>(now_ms - opened_ms, 0)) * static_cast<double>(shape.capacity << doublings);
+        auto lasts = static_cast<double>(std::max<int64_t>(now_ms - opened_ms, 0)) *
+                     static_cast<double>(shape.capacity << doublings);
         const auto wanted = static_cast<double>(shape.wanted_ms) * static_cast<double>(count);
         if (lasts < wanted) return std::min(doublings + 1, shape.doublings_max);
         uint32_t next = doublings;
@@ -138,7 +144,9 @@ private:
     }
 
     // No straggler: much older than the filter, or from a clock that is ahead.
-    bool regular(int64_t time, int64_t now_ms) const { return time >= opened_ms - late_ms && time <= now_ms + early_ms; }
+    bool regular(int64_t time, int64_t now_ms) const {
+        return time >= opened_ms - late_ms && time <= now_ms + early_ms;
+    }
 
     void widen(int64_t first, int64_t last) {
         first_ms = has_range ? std::min(first_ms, first) : first;

@@ -1,8 +1,8 @@
 // Ids that wait to be put into filters together, and their positions in a filter, computed once for all that take them.
 //
-// Positions are of one chunk of the arena at a time, or they would not stay in the nearest cache. They are computed side by side for
-// as many ids as vectors hold: `h`, `step` and `growth` of bloom.hpp's walk are columns, and so is the result: position j of slot s
-// is at `positions[j * chunk + s]`, counted from the chunk's first slot.
+// Positions are of one chunk of the arena at a time, or they would not stay in the nearest cache. They are computed
+// side by side for as many ids as vectors hold: `h`, `step` and `growth` of bloom.hpp's walk are columns, and so is the
+// result: position j of slot s is at `positions[j * chunk + s]`, counted from the chunk's first slot.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -11,8 +11,8 @@
 #include <cstring>
 #include <vector>
 
-#include "tidings/tracking/bloom.hpp"
 #include "tidings/support/simd.hpp"
+#include "tidings/tracking/bloom.hpp"
 
 namespace tidings {
 
@@ -31,8 +31,9 @@ struct Slots {
 
 class IdArena {
 public:
-    static constexpr size_t id_bytes = Bloom::IdBytes;
-    static constexpr uint32_t slots = 512;  // filters push what is needed on the way of a message out of the cache: not too often
+    static constexpr size_t id_bytes = Bloom::id_bytes;
+    static constexpr uint32_t slots =
+        512;  // filters push what is needed on the way of a message out of the cache: not too often
     static constexpr uint32_t chunk = 128;
 
     using Id = std::array<uint64_t, 2>;  // as it lies in a message
@@ -40,8 +41,11 @@ public:
         int64_t oldest, newest;
     };
 
-    // `bits` 0: they are kept as they are, nobody asks for positions.
-    IdArena(uint64_t bits, uint32_t hashes) : bits_(bits), hashes_(hashes), positions_(bits ? size_t{chunk} * hashes : 0) {}
+    // `bits` 0: they are kept as they are, positions are not computed.
+    IdArena(uint64_t bits, uint32_t hashes)
+        : bits_(bits),
+          hashes_(hashes),
+          positions_(bits ? size_t{chunk} * hashes : 0) {}
 
     bool empty() const { return used == 0; }
     bool full() const { return used == slots; }
@@ -55,7 +59,7 @@ public:
 
     const uint8_t* bytes(uint32_t slot) const { return reinterpret_cast<const uint8_t*>(&ids[slot]); }
 
-    // When the ids were made; nothing of this is known before.
+    // The times at which the ids were made; unknown before.
     void read_times() {
 #if defined(__x86_64__)
         if (simd_best() == Simd::Avx512) return read_avx512();
@@ -66,7 +70,8 @@ public:
 
     Times times_of(const Slots& some) const {
         const uint32_t begin = some.first / chunk * chunk;
-        if (!some.list && some.first == begin && some.count == std::min(chunk, used - begin)) return spans_[begin / chunk];
+        if (!some.list && some.first == begin && some.count == std::min(chunk, used - begin))
+            return spans_[begin / chunk];
         Times found{INT64_MAX, INT64_MIN};
         for (uint32_t i = 0; i < some.count; ++i) {
             found.oldest = std::min(found.oldest, times[some[i]]);
@@ -93,8 +98,8 @@ public:
         find_columns();
     }
 
-    // Set the bits of these ids in a filter of the arena's shape, or in one smaller by a power of two: its positions are the
-    // arena's without their last bits.
+    // Set the bits of these ids in a filter of the arena's shape, or in one smaller by a power of two: its positions
+    // are the arena's without their last bits.
     void set(Bloom& filter, const Slots& some, uint32_t halvings) const {
         if (halvings) set_each<true>(filter, some, halvings);
         else set_each<false>(filter, some, 0);
@@ -132,8 +137,8 @@ private:
     TIDINGS_TARGET_AVX512 void find_avx512() { find_columns(); }
     TIDINGS_TARGET_AVX2 void find_avx2() { find_columns(); }
 
-    // For a number of bits that is a power of two: the highest bits of h, without a product. In vector types: compilers leave
-    // this loop scalar, at three times the time.
+    // For a number of bits that is a power of two: the highest bits of h, without a product. In vector types: compilers
+    // leave this loop scalar, at three times the time.
     TIDINGS_INLINE void find_columns() {
         const int shift = 32 - std::countr_zero(bits_);
         const uint32_t size = std::min(chunk, used - begin_), hashes = hashes_;
@@ -151,12 +156,13 @@ private:
         for (uint32_t first = 0; first < size; first += 2 * lanes) {
             Columns low, high;
             low.begin(&h[first], &step[first], &growth[first]);
-            high.begin(&h[first + lanes], &step[first+lanes], &growth[first+lanes]);
+            high.begin(&h[first + lanes], &step[first + lanes], &growth[first + lanes]);
             uint32_t* out = &positions_[first];
 #pragma GCC unroll 4
             for (uint32_t j = 0; j < hashes; ++j, out += chunk) {
                 // the upper half of every word
-                const Halves upper = __builtin_shufflevector((Halves)low.h, (Halves)high.h, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+                const Halves upper = __builtin_shufflevector((Halves)low.h, (Halves)high.h, 1, 3, 5, 7, 9, 11, 13, 15,
+                                                             17, 19, 21, 23, 25, 27, 29, 31);
                 const Halves found = upper >> shift;
                 std::memcpy(out, &found, sizeof found);
                 low.advance();
@@ -190,13 +196,14 @@ private:
     void find_each() {
         for (uint32_t slot = begin_, end = std::min(begin_ + chunk, used); slot < end; ++slot) {
             Bloom::Walk walk(bytes(slot));
-            for (uint32_t j = 0; j < hashes_; ++j) positions_[size_t{j} * chunk + slot - begin_] = static_cast<uint32_t>(walk.next(bits_));
+            for (uint32_t j = 0; j < hashes_; ++j)
+                positions_[size_t{j} * chunk + slot - begin_] = static_cast<uint32_t>(walk.next(bits_));
         }
     }
 
     const uint64_t bits_;
     const uint32_t hashes_;
-    uint32_t begin_ = 0;  // of the chunk that positions are of
+    uint32_t begin_ = 0;                        // of the chunk that positions are of
     std::array<Times, slots / chunk> spans_{};  // of each chunk
     std::vector<uint32_t> positions_;
 };

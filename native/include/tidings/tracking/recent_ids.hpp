@@ -1,5 +1,6 @@
-// The ids of the last messages. Two tables that take turns: when the young one is full it becomes the old one, which is emptied.
-// So between `least` and twice as many are known. Both have their full size from the first id on: memory does not creep.
+// The ids of the last messages. Two tables that take turns: when the young one is full it becomes the old one, which is
+// emptied. So between `least` and twice as many are known. Both have their full size from the first id on: memory does
+// not creep.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -42,7 +43,8 @@ private:
     static constexpr size_t least_max = 1 << 24;
     using Id = std::array<uint64_t, 2>;
 
-    // Half of the slots are free at least, or it would be full. An id of zeros, which looks like a free slot, is counted apart.
+    // Half of the slots are free at least, or it would be full. An id of zeros, which looks like a free slot, is
+    // counted apart.
     struct Table {
         std::vector<Id> slots;
         size_t count = 0;
@@ -67,7 +69,7 @@ private:
         }
 
     private:
-        // Where it is, or would be.
+        // Its slot, or the free one that it would take.
         size_t place(const Id& id, size_t hash) const {
             const size_t mask = slots.size() - 1;
             size_t at = hash & mask;

@@ -1,13 +1,13 @@
-// What passes here, recorded: histories of message ids, as Bloom filters or as they are (docs/tracking.md).
+// Records what passes here: histories of message ids, as Bloom filters or as they are (docs/tracking.md).
 //
 //   begin(id) ── slot in the arena ──┬── published, routed ── one history for each origin
 //                                    ├── forwarded ────────── … and neighbour
 //                                    └── delivered ────────── … and subscriber
 //
 // On the way of a message only its id is noted, once, and a mark for each history it belongs to. When the arena is full
-// the bits of its ids are computed, once for all histories, and set in one volume after the other (volume.hpp): filters take turns in
-// the cache, not messages, and histories with the same marks share a volume. One that is full, or whose persistence interval has
-// passed, is handed out by `take`.
+// the bits of its ids are computed, once for all histories, and set in one volume after the other (filter_volume.hpp): filters
+// take turns in the cache, not messages, and histories with the same marks share a volume. One that is full, or whose
+// persistence interval has passed, is handed out by `take`.
 //
 // src/tidings/tracking/recording/recorder_backend.py says the same in plain Python.
 #pragma once
@@ -27,14 +27,14 @@ namespace tidings {
 
 struct TrackerOptions {
     uint32_t broker = 0;
-    bool exact = false;       // keep the ids themselves; capacity is then that of a buffer
+    bool exact = false;  // keep the ids themselves; capacity is then that of a buffer
     uint64_t bits = 65536;
     uint32_t hashes = 16;
     uint64_t capacity = 2521;
-    uint32_t doublings = 0;   // of bits and capacity, for histories that fill filters too fast
+    uint32_t doublings = 0;  // of bits and capacity, for histories that fill filters too fast
     int64_t skew_ms = 250, jitter_ms = 0, persist_ms = 1000;
-    bool retain = true;       // a filter stored on time goes on being filled
-    bool forwards = false;    // a history for each neighbour too
+    bool retain = true;     // a filter stored on time goes on being filled
+    bool forwards = false;  // a history for each neighbour too
 };
 
 // (B, R, S) on its way to the disk.
@@ -45,7 +45,7 @@ struct TrackedFilter {
     bool full = false, has_range = false;
     int64_t first_ms = 0, last_ms = 0, opened_ms = 0, stored_ms = 0;
     std::vector<int64_t> singles;
-    bool exact = false;  // data is the ids themselves
+    bool exact = false;                       // data is the ids themselves
     std::shared_ptr<const std::string> data;  // the same for all histories that have taken the same ids
 };
 
@@ -63,7 +63,9 @@ public:
     };
 
     explicit Tracker(const TrackerOptions& options)
-        : options_(options), shape_(shape_of(options)), arena_(options.exact ? 0 : options.bits << options.doublings, options.hashes) {
+        : options_(options),
+          shape_(shape_of(options)),
+          arena_(options.exact ? 0 : options.bits << options.doublings, options.hashes) {
         if (options.capacity == 0) throw UsageError{"E_TRACKING_CAPACITY", "a filter's capacity is at least 1"};
         if (options.doublings > doublings_max || options.bits > bits_max >> options.doublings)
             throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
@@ -79,7 +81,8 @@ public:
     void published(const uint8_t* id, int64_t now_ms) {
         const uint32_t slot = begin(id, now_ms);
         published_.set(slot);
-        if (origin_of(id) != options_.broker) [[unlikely]] note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
+        if (origin_of(id) != options_.broker) [[unlikely]]
+            note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
     }
 
     void routed(const uint8_t* id, int64_t now_ms) {
@@ -98,7 +101,8 @@ public:
         note(subscriber_at(subscriber).of(*this, Kind::Deliver, origin_of(id), subscriber), slot);
     }
 
-    // Whom `delivered` speaks of from now on. Messages that go one after the other to the same subscribers are noted once for all.
+    // Whom `delivered` speaks of from now on. Messages that go one after the other to the same subscribers are noted
+    // once for all.
     void set_audience(const std::vector<uint32_t>& subscribers) {
         if (audience_.subscribers == subscribers) return;
         spread_audience();
@@ -120,9 +124,10 @@ public:
     // Filters that are due; with them, or once there are many, those that are full. `all`: these at once.
     std::vector<TrackedFilter> take(int64_t now_ms, bool all) {
         flush(now_ms);
-        if (!done_.empty()) all = all || done_.size() >= done_max || now_ms - done_.front().stored_ms >= options_.persist_ms;
+        if (!done_.empty())
+            all = all || done_.size() >= done_max || now_ms - done_.front().stored_ms >= options_.persist_ms;
         for (uint32_t index = 0; index < histories_.size(); ++index) {
-            Volume* const volume = histories_[index].volume.get();
+            FilterVolume* const volume = histories_[index].volume.get();
             if (!volume || volume->owners.front() != index || !volume->dirty()) continue;
             volume->dirty_ms = std::min(volume->dirty_ms, now_ms);  // the clock was set back
             if (volume->dirty_ms + options_.persist_ms > now_ms) continue;
@@ -144,21 +149,23 @@ public:
     std::vector<TrackedFilter> end_all(int64_t now_ms) {
         flush(now_ms);
         for (uint32_t index = 0; index < histories_.size(); ++index) {
-            Volume* const volume = histories_[index].volume.get();
+            FilterVolume* const volume = histories_[index].volume.get();
             if (volume && volume->owners.front() == index && volume->dirty()) store(*volume, now_ms);
         }
         return std::exchange(done_, {});
     }
 
     // The filter in memory, if it belongs to the matching set of this time, and whether it holds the id.
-    std::optional<Found> find(Kind kind, uint32_t origin, uint32_t peer, const uint8_t* id, int64_t moment_ms, int64_t now_ms) {
+    std::optional<Found> find(Kind kind, uint32_t origin, uint32_t peer, const uint8_t* id, int64_t moment_ms,
+                              int64_t now_ms) {
         flush(now_ms);
         const Point* const point = at(kind, peer);
         if (point == nullptr || !point->histories.contains(origin)) return {};
         const History& history = histories_[point->histories.at(origin)];
-        const Volume& volume = *history.volume;  // whatever was noted has one, after the flush
+        const FilterVolume& volume = *history.volume;  // whatever was noted has one, after the flush
         if (!volume.holds(moment_ms)) return {};
-        return Found{history.sequence, volume.filter ? volume.count : 0, shape_.bits << volume.doublings, volume.contains(id)};
+        return Found{history.sequence, volume.filter ? volume.count : 0, shape_.bits << volume.doublings,
+                     volume.contains(id)};
     }
 
     // Subscribers whose filter in memory has a message of this origin and time as a straggler.
@@ -166,7 +173,8 @@ public:
         flush(now_ms);
         std::vector<uint32_t> found;
         for (const History& history : histories_)
-            if (history.volume && history.kind == Kind::Deliver && history.origin == origin && history.volume->singles.contains(moment_ms))
+            if (history.volume && history.kind == Kind::Deliver && history.origin == origin &&
+                history.volume->singles.contains(moment_ms))
                 found.push_back(history.peer);
         return found;
     }
@@ -174,7 +182,7 @@ public:
     size_t memory_bytes() const {
         size_t bytes = sizeof *this + arena_.memory_bytes() + histories_.size() * (sizeof(History) + sizeof(Marks));
         for (uint32_t index = 0; index < histories_.size(); ++index)
-            if (const Volume* volume = histories_[index].volume.get(); volume && volume->owners.front() == index)
+            if (const FilterVolume* volume = histories_[index].volume.get(); volume && volume->owners.front() == index)
                 bytes += volume->memory_bytes();
         const std::string* last = nullptr;
         for (const TrackedFilter& filter : done_)
@@ -190,11 +198,11 @@ private:
         Kind kind = Kind::Publish;
         uint32_t origin = 0, peer = 0;
         uint64_t sequence = 0;
-        int64_t late_ms = 0;             // what is older than a volume by more than this is a straggler
-        std::shared_ptr<Volume> volume;  // from the first flush on
+        int64_t late_ms = 0;                   // what is older than a volume by more than this is a straggler
+        std::shared_ptr<FilterVolume> volume;  // from the first flush on
     };
 
-    // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched often.
+    // The ids of the arena that belong to a history. Apart from the histories, and small: it is touched often.
     struct Marks {
         std::array<uint64_t, IdArena::slots / 64> words{};
         bool any = false;
@@ -207,7 +215,7 @@ private:
             for (size_t word = 0; word < words.size(); ++word) words[word] |= other.words[word];
             any = any || other.any;
         }
-        // What is marked in the chunk that begins here; unless that is in a row, it is put into the list.
+        // The marks in the chunk that begins here; unless that is in a row, it is put into the list.
         Slots in_chunk(uint32_t first, uint16_t* list) const {
             uint32_t count = 0, lowest = 0, end = 0;
             for (uint32_t slot = first; slot < first + IdArena::chunk; slot += 64) {
@@ -227,7 +235,7 @@ private:
         auto operator<=>(const Marks&) const = default;
     };
 
-    // Those who are given the messages in hand, and marks that are for all of them.
+    // The receivers of the current messages, and marks that are for all of them.
     struct Audience {
         uint32_t origin = 0;
         std::vector<uint32_t> subscribers;
@@ -235,17 +243,20 @@ private:
     };
 
     static VolumeShape shape_of(const TrackerOptions& of) {
-        const uint64_t young = of.exact ? UINT64_MAX : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1) : 0;
+        const uint64_t young = of.exact    ? UINT64_MAX
+                               : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1)
+                                           : 0;
         return {of.bits, of.hashes, of.capacity, of.doublings, 2 * of.skew_ms + of.jitter_ms + 1, young, of.exact};
     }
 
-    // Where messages pass: a history for each origin, few of them, and mostly the same as for the last message.
+    // A point that messages pass: a history for each origin, few of them, and mostly the same as for the last message.
     struct Point {
         uint32_t last_origin = 0, last = none;
         std::unordered_map<uint32_t, uint32_t> histories;  // by origin
 
         uint32_t of(Tracker& tracker, Kind kind, uint32_t origin, uint32_t peer) {
-            if (last_origin == origin && last != none) [[likely]] return last;
+            if (last_origin == origin && last != none) [[likely]]
+                return last;
             const auto [found, fresh] = histories.try_emplace(origin, 0);
             if (fresh) found->second = tracker.open(kind, origin, peer);
             last_origin = origin;
@@ -287,7 +298,7 @@ private:
     void end(Point& point, int64_t now_ms) {
         for (const auto& [origin, index] : point.histories) {
             History& history = histories_[index];
-            Volume& volume = *history.volume;
+            FilterVolume& volume = *history.volume;
             if (volume.dirty()) emit(volume, index, content_of(volume), now_ms);
             std::erase(volume.owners, index);
             if (!volume.owners.empty()) own(volume);
@@ -310,7 +321,8 @@ private:
         IdArena::Id id;
         std::memcpy(id.data(), bytes, sizeof id);
         if (arena_.ends_with(id)) return arena_.used - 1;
-        if (arena_.full()) [[unlikely]] flush(now_ms);
+        if (arena_.full()) [[unlikely]]
+            flush(now_ms);
         if (arena_.empty()) times_.began_ms = now_ms;
         times_.now_ms = now_ms;
         return arena_.add(id);
@@ -337,7 +349,8 @@ private:
     }
 
     void spread_published() {
-        if (published_.any) marks_of(publish_.of(*this, Kind::Publish, options_.broker, 0)).unite(std::exchange(published_, {}));
+        if (published_.any)
+            marks_of(publish_.of(*this, Kind::Publish, options_.broker, 0)).unite(std::exchange(published_, {}));
     }
 
     void flush(int64_t now_ms) {
@@ -369,14 +382,14 @@ private:
 
     // A new history: with another new one of the same marks, or alone.
     void place(uint32_t index) {
-        for (const std::shared_ptr<Volume>& one : fresh_) {
+        for (const std::shared_ptr<FilterVolume>& one : fresh_) {
             if (marks_[one->owners.front()] != marks_[index]) continue;
             one->owners.push_back(index);
             own(*one);
             histories_[index].volume = one;
             return;
         }
-        auto volume = histories_[index].volume = std::make_shared<Volume>();
+        auto volume = histories_[index].volume = std::make_shared<FilterVolume>();
         volume->owners = {index};
         volume->early_ms = options_.skew_ms;
         own(*volume);
@@ -384,26 +397,27 @@ private:
     }
 
     // Its owners have changed.
-    void own(Volume& volume) const {
+    void own(FilterVolume& volume) const {
         const auto late_ms = [&](uint32_t index) { return histories_[index].late_ms; };
         const auto [least, most] = std::ranges::minmax(volume.owners, {}, late_ms);
         volume.late_ms = late_ms(least);
         volume.mixed = late_ms(least) != late_ms(most);
     }
 
-    // Whether two owners of a volume do the same with what is in the arena: they take the same, and if what is late to one is not
-    // to the other, nothing is late to either.
-    bool alike(const Volume& volume, uint32_t one, uint32_t other) const {
+    // True if two owners of a volume do the same with what is in the arena: they take the same, and if what is late to
+    // one is not to the other, nothing is late to either.
+    bool alike(const FilterVolume& volume, uint32_t one, uint32_t other) const {
         return marks_[one] == marks_[other] && (!volume.mixed || oldest_ms_ >= times_.began_ms - volume.late_ms ||
                                                 histories_[one].late_ms == histories_[other].late_ms);
     }
 
-    bool agree(const Volume& volume) const {
-        return std::ranges::all_of(volume.owners, [&](uint32_t index) { return alike(volume, volume.owners.front(), index); });
+    bool agree(const FilterVolume& volume) const {
+        return std::ranges::all_of(volume.owners,
+                                   [&](uint32_t index) { return alike(volume, volume.owners.front(), index); });
     }
 
     // Owners that differ part.
-    void split(std::shared_ptr<Volume> volume) {
+    void split(std::shared_ptr<FilterVolume> volume) {
         std::vector<uint32_t> left = volume->owners;
         const auto as_first = [&, first = left.front()](uint32_t index) { return alike(*volume, first, index); };
         const auto others = std::ranges::stable_partition(left, as_first);
@@ -417,7 +431,7 @@ private:
     }
 
     // With what is marked in the chunk of the arena that begins here.
-    void fill(Volume& volume, const Marks& marks, uint32_t first) {
+    void fill(FilterVolume& volume, const Marks& marks, uint32_t first) {
         std::array<uint16_t, IdArena::chunk> list;
         Slots chosen = marks.in_chunk(first, list.data());
         while (chosen.count) {
@@ -428,12 +442,12 @@ private:
 
     // ---- out
 
-    static std::shared_ptr<const std::string> content_of(const Volume& volume) {
+    static std::shared_ptr<const std::string> content_of(const FilterVolume& volume) {
         if (!volume.filter) return std::make_shared<const std::string>(volume.ids);
         return std::make_shared<const std::string>(volume.filter->to_string());
     }
 
-    void emit(const Volume& volume, uint32_t index, std::shared_ptr<const std::string> content, int64_t now_ms) {
+    void emit(const FilterVolume& volume, uint32_t index, std::shared_ptr<const std::string> content, int64_t now_ms) {
         const History& history = histories_[index];
         TrackedFilter& out = done_.emplace_back();
         out.kind = static_cast<uint8_t>(history.kind);
@@ -452,13 +466,13 @@ private:
         out.data = std::move(content);
     }
 
-    void store_copy(Volume& volume, int64_t now_ms) {
+    void store_copy(FilterVolume& volume, int64_t now_ms) {
         const auto content = content_of(volume);
         for (const uint32_t index : volume.owners) emit(volume, index, content, now_ms);
         volume.stored_count = volume.count;
     }
 
-    void store(Volume& volume, int64_t now_ms) {
+    void store(FilterVolume& volume, int64_t now_ms) {
         store_copy(volume, now_ms);
         volume.clear(shape_, now_ms);
         for (const uint32_t index : volume.owners) histories_[index].sequence = next_sequence_++;
@@ -467,9 +481,9 @@ private:
     const TrackerOptions options_;
     const VolumeShape shape_;
     std::vector<History> histories_;
-    std::vector<Marks> marks_;  // of each history
-    std::vector<uint32_t> free_, dirty_, leaders_;  // dirty: have marks; leaders: of these, one for each volume
-    std::vector<std::shared_ptr<Volume>> fresh_;  // begun in this flush
+    std::vector<Marks> marks_;                          // of each history
+    std::vector<uint32_t> free_, dirty_, leaders_;      // dirty: have marks; leaders: of these, one for each volume
+    std::vector<std::shared_ptr<FilterVolume>> fresh_;  // begun in this flush
     Point publish_, route_;
     std::vector<Point> subscribers_;
     Marks published_;  // marks of H_P
@@ -477,7 +491,7 @@ private:
     std::unordered_map<uint32_t, Point> neighbours_;
     std::vector<TrackedFilter> done_;
     uint64_t next_sequence_ = 0, turn_ = 0;
-    Volume::Times times_;
+    FilterVolume::Times times_;
     int64_t oldest_ms_ = 0;  // of the ids in the arena
     IdArena arena_;
 };

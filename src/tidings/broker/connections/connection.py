@@ -12,7 +12,7 @@ from typing import Protocol, TypeVarTuple, cast
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.tuning.quick_ack import HELD_UP_MS, PUT_OFF, QuickAck
 from tidings.broker.tuning.read_moderation import ReadModeration
-from tidings.kernel.client_input import open_intake
+from tidings.kernel.client_input import open_client_input
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.node.limits import BrokerLimits
@@ -86,11 +86,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._direct: socket.socket | None = None  # without TLS: what is written may go straight to the socket
         self._kernel_writes = type(self).write is ClientConnection.write  # what the forwarder has needs no translation
         self._output_bytes = services.forwarder.output_bytes
-        self._intake = open_intake(services.forwarder, services.read_moderation.pace, self._after_read)
+        self._client_input = open_client_input(services.forwarder, services.read_moderation.pace, self._after_read)
         if type(self).get_buffer is ClientConnection.get_buffer:  # then the event loop need not go by Python
-            self.get_buffer = self._intake.buffer  # type: ignore[method-assign]
+            self.get_buffer = self._client_input.buffer  # type: ignore[method-assign]
         if type(self).buffer_updated is ClientConnection.buffer_updated:
-            self.buffer_updated = self._intake.take  # type: ignore[method-assign]
+            self.buffer_updated = self._client_input.take  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -103,7 +103,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"
         self.services.table.opened(self)
-        self._intake.number = self.number
+        self._client_input.number = self.number
         if self._direct is not None and self._kernel_writes and not self.closing:
             self.services.forwarder.set_socket(self.number, self._direct.fileno())
 
@@ -111,24 +111,24 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self.services.forwarder.buffer
 
     def buffer_updated(self, size: int) -> None:
-        self._intake.take(size)
+        self._client_input.take(size)
 
     @property
     def heard_ms(self) -> int:
         """Time of the last byte from the client."""
-        return self._intake.heard_ms
+        return self._client_input.heard_ms
 
     @heard_ms.setter
     def heard_ms(self, ms: int) -> None:
-        self._intake.heard_ms = ms
+        self._client_input.heard_ms = ms
 
     def _after_read(self, flags: int, small: bool, pause_ms: int) -> None:
         """Follow up a read. After a small one there is time: its output need not share a write with others'."""
         services = self.services
-        if self._intake.watched or pause_ms >= HELD_UP_MS:
+        if self._client_input.watched or pause_ms >= HELD_UP_MS:
             if (setting := self._quick_ack.setting(pause_ms)) is not None:
                 self._acknowledge(setting)
-            self._intake.watched = self._quick_ack.left > 0
+            self._client_input.watched = self._quick_ack.left > 0
         if flags in (OUTPUT, WRITE):  # plain messages
             if not small:
                 services.flushing.soon()
@@ -166,7 +166,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._direct = None
             self._socket = None
         self.services.table.lost(self)
-        self._intake.close()  # or we would wait for the garbage collector, which comes seldom
+        self._client_input.close()  # or we would wait for the garbage collector, which comes seldom
 
     def certificate_name(self) -> str:
         """The common name of the client's certificate; empty if it showed none."""
