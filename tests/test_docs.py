@@ -94,14 +94,17 @@ class Broker(NamedTuple):
 
     def moved(self, text: str) -> str:
         """The documented ports may be taken here."""
-        for port, name in ((7300, "native"), (61613, "stomp"), (61614, "websocket"), (5672, "amqp"), (8700, "http")):
-            text = re.sub(rf"(127\.0\.0\.1:){port}\b", rf"\g<1>{self.ports[name]}", text)
+        documented = {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672, "mqtt": 1883, "http": 8700}
+        for name, port in documented.items():
+            text = re.sub(rf"(127\.0\.0\.1(?::|\", )){port}\b", rf"\g<1>{self.ports[name]}", text)
         return text
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    others = "".join(f'[[listeners]]\nprotocol = "{name}"\nport = 0\n' for name in ("stomp", "websocket", "amqp"))
+    others = "".join(
+        f'[[listeners]]\nprotocol = "{name}"\nport = 0\n' for name in ("stomp", "websocket", "amqp", "mqtt")
+    )
     more = others + '[broker]\ndata = "data"\n[tracking]\npersist_ms = 200'
     with BrokerProcess(tmp_path_factory.mktemp("broker"), more) as process:
         ports = {event["protocol"]: int(event["port"]) for event in process.events("listening")}

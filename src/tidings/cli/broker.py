@@ -15,6 +15,8 @@ from tidings.broker.startup import StartupOptions, prepare
 from tidings.broker.tuning.capacity_monitor import CapacityMonitor
 from tidings.broker.tuning.capacity_observer import Observer
 from tidings.extras import install_command, installed
+from tidings.protocols.mqtt.clients import MqttClients
+from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.session import Caller, Gateway
 from tidings.protocols.stomp.session import StompSession
@@ -30,14 +32,20 @@ def amqp(configuration: Configuration) -> Callable[[Caller], Gateway]:
     return partial(AmqpSession, plain_is_queue=configuration.amqp.plain_address == "queue")
 
 
+def mqtt(_: Configuration) -> Callable[[Caller], Gateway]:
+    return partial(MqttSession, MQTT_CLIENTS)
+
+
+MQTT_CLIENTS = MqttClients()  # of all listeners of this process
 SESSIONS: process.Sessions = {
     "native": NativeSession,
     "stomp": StompSession,
     "websocket": StompSession,
     "amqp": NativeSession,
+    "mqtt": MqttNativeSession,
 }
 LAYERS: process.Layers = {"websocket": WebSocketLayer}
-GATEWAYS: process.Gateways = {"amqp": amqp}
+GATEWAYS: process.Gateways = {"amqp": amqp, "mqtt": mqtt}
 
 
 def _capacity_monitor() -> Observer | None:

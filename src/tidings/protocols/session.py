@@ -30,6 +30,7 @@ class Caller:
     open: bool  # no login required
     frame_bytes_max: int
     permits: Callable[[str, str], bool]  # access check, once logged in: operation, destination
+    wake: Callable[[], None] = lambda: None  # have frames and output taken that no call of the gateway has made
 
 
 class Gateway(Protocol):

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +26,8 @@ from tidings.node.clients.admission import Admission
 from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
 from tidings.protocols.amqp.session import AmqpSession
+from tidings.protocols.mqtt.clients import MqttClients
+from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
 from tidings.protocols.native.frames import VERSION, FrameSplitter, FrameType, RawFrame, control, decode_fields
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.stomp.session import StompSession
@@ -106,7 +109,7 @@ class BrokerThread:
         tracking: TrackingSettings | None = None,
     ) -> None:
         self.url = self.amqp = ""
-        self.port = self.stomp_port = self.websocket_port = self.amqp_port = 0
+        self.port = self.stomp_port = self.websocket_port = self.amqp_port = self.mqtt_port = 0
         self._settings = settings
         self._guard = guard
         self._limits = limits
@@ -164,6 +167,8 @@ class BrokerThread:
             amqp = ListenerSettings(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
             self.amqp_port = await local.broker.listen(amqp)
             self.amqp = f"127.0.0.1:{self.amqp_port}"
+            mqtt = ListenerSettings(MqttNativeSession, port=0, make_gateway=partial(MqttSession, MqttClients()))
+            self.mqtt_port = await local.broker.listen(mqtt)
             self.port, self.url = local.port, local.url
             self._ready.set()
             await self._stop.wait()

@@ -22,9 +22,15 @@ ACTIONS = ("slow", "refuse")
 OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace", "advertise", "define", "monitor")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
-PROTOCOLS = ("native", "stomp", "websocket", "amqp")
-PORTS = {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672}  # of listeners that name none, by protocol
-SPOKEN = ("native", "stomp", "amqp")  # where no listener is configured: web pages need `origins`
+PROTOCOLS = ("native", "stomp", "websocket", "amqp", "mqtt")
+PORTS = {
+    "native": 7300,
+    "stomp": 61613,
+    "websocket": 61614,
+    "amqp": 5672,
+    "mqtt": 1883,
+}  # of listeners that name none, by protocol
+SPOKEN = ("native", "stomp", "amqp", "mqtt")  # where no listener is configured: web pages need `origins`
 _LIMITS, _SETTINGS = BrokerLimits(), NodeSettings()
 _BYTES: dict[str, Any] = {"minimum": 1 << 16, "maximum": 1 << 40}
 _COUNT: dict[str, Any] = {"minimum": 1, "maximum": 1 << 31}
@@ -54,7 +60,8 @@ class ListenerTable:
     host: str = setting("127.0.0.1", "the address to listen on; other machines cannot reach a loopback address")
     port: int = setting(
         PORTS["native"],
-        "the port; 0: chosen by the system; not set: the protocol's own (stomp: 61613, websocket: 61614, amqp: 5672)",
+        "the port; 0: chosen by the system; not set: the protocol's own (stomp: 61613, websocket: 61614, amqp: 5672, "
+        "mqtt: 1883)",
         minimum=0,
         maximum=65535,
     )

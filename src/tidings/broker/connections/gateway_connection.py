@@ -54,7 +54,7 @@ class GatewayConnection(ClientConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         frame_bytes_max = self._broker.frame_bytes_max()
-        caller = Caller(self.certificate_name(), self._broker.open(), frame_bytes_max, self._permits)
+        caller = Caller(self.certificate_name(), self._broker.open(), frame_bytes_max, self._permits, self._wake)
         self._gateway = self._make_gateway(caller)
         self._broker.gateways.add(self)
 
@@ -62,6 +62,9 @@ class GatewayConnection(ClientConnection):
         self._broker.gateways.discard(self)
         if self._gateway is not None:
             self._gateway.lost()
+            if self.number >= 0 and (last := self._gateway.take_frames()) and not self.closing:
+                flags = self.services.forwarder.feed_bytes(self.number, last, now_ms())
+                self.services.table.react(self, flags, flush=True)
         super().connection_lost(exc)
 
     def buffer_updated(self, size: int) -> None:
@@ -75,6 +78,10 @@ class GatewayConnection(ClientConnection):
         """Pass frames of the forwarder to the gateway; its own answers to them are sent in a later turn."""
         self._do(lambda gateway: gateway.frames(data, now_ms()), heard=False)
         self._put_out()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Take what the gateway has for broker and client in the next turn."""
         if not self._pumping:
             self._pumping = True
             asyncio.get_running_loop().call_soon(self._pump)

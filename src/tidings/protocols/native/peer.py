@@ -72,17 +72,21 @@ class NativePeer:
 
     # --- to the broker --------------------------------------------------------------------------------------------
 
-    def hello(self, user: str, password: str) -> None:
-        self._put(control(FrameType.HELLO, {"version": VERSION, "user": user, "password": password}))
+    def hello(self, user: str, password: str, *, client_id: str = "", heartbeat_ms: int = 0) -> None:
+        fields: Fields = {"version": VERSION, "user": user, "password": password}
+        self._put(control(FrameType.HELLO, {**fields, "client": client_id, "heartbeat_ms": heartbeat_ms}))
 
     def ask(self, type: FrameType, fields: Fields, on_answer: OnAnswer, *, session: int = 0) -> None:
         receipt = self._next_receipt()
         self._asked[receipt] = on_answer
         self._put(control(type, {"receipt": receipt, **fields}, session=session))
 
-    def publish(self, message: bytes, on_receipt: OnReceipt, *, session: int = 0) -> None:
-        receipt = self._next_receipt()
-        self._published[receipt] = on_receipt
+    def publish(self, message: bytes, on_receipt: OnReceipt | None, *, session: int = 0) -> None:
+        """Publish; without `on_receipt` the broker confirms nothing."""
+        receipt = 0
+        if on_receipt is not None:
+            receipt = self._next_receipt()
+            self._published[receipt] = on_receipt
         payload = receipt.to_bytes(4, "little") + message
         self._frames.append(encode_frame(FrameType.PUBLISH, payload, session=session))
 

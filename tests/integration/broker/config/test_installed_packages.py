@@ -16,7 +16,7 @@ from tidings.segments import run_markers
 from tidings.testing.local_broker import local_broker, run
 from tidings.tracking.recording.recorder import TrackingSettings
 
-PROTOCOLS = ("native", "stomp", "websocket", "amqp")
+PROTOCOLS = ("native", "stomp", "websocket", "amqp", "mqtt")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def test_without_scipy_the_capacity_is_not_estimated(caplog: pytest.LogCaptureFi
 
 def test_without_proton_the_defaults_have_no_amqp_listener(tmp_path: Path) -> None:
     found = prepare(StartupOptions(data=str(tmp_path)), PROTOCOLS).configuration
-    assert [listener.protocol for listener in found.listeners] == ["native", "stomp"]
+    assert [listener.protocol for listener in found.listeners] == ["native", "stomp", "mqtt"]
 
 
 @pytest.mark.parametrize(

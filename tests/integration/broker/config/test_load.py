@@ -158,7 +158,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 def test_listeners_that_name_no_port_have_that_of_their_protocol() -> None:
     text = "".join(f"[[listeners]]\nprotocol = '{name}'\n" for name in PROTOCOLS)
     found = {one.protocol: one.port for one in parse(text, "f").listeners}
-    assert found == {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672}
+    assert found == {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672, "mqtt": 1883}
 
 
 def test_a_console_that_is_not_told_where_is_where_the_metrics_are() -> None:
@@ -204,6 +204,7 @@ def test_without_a_file_the_defaults_are_safe() -> None:
         ("127.0.0.1", 7300),
         ("127.0.0.1", 61613),
         ("127.0.0.1", 5672),
+        ("127.0.0.1", 1883),
     ]
     assert (configuration.metrics.host, configuration.metrics.port) == ("127.0.0.1", 8700)
     assert exposed(configuration) == []

@@ -1,0 +1,133 @@
+"""Incoming publications of one connection: aliases, QoS 1 and 2, and the order of their answers.
+
+PUBACK and PUBREC are sent in the order of the PUBLISH packets [MQTT-4.6.0-2, -3], each when the broker has confirmed
+the message. Packet identifiers of QoS 2 are kept from PUBLISH to PUBREL.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidings.errors import RemoteError, TidingsError
+from tidings.kernel.codec import encode_message
+from tidings.model.destination import Destination
+from tidings.model.message_id import MessageId
+from tidings.protocols.mqtt.mapping import destination_of, message_of
+from tidings.protocols.mqtt.packets import V5, Packet, PublishAnswer, PublishPacket, Will
+from tidings.protocols.mqtt.properties import PacketType, Property
+from tidings.protocols.mqtt.reasons import MqttError, Reason, reason_of
+from tidings.protocols.native.peer import NativePeer
+
+RECEIVE_MAXIMUM = 1_000
+TOPIC_ALIAS_MAXIMUM = 64
+DESTINATIONS_MAX = 1_000  # remembered by topic name
+MESSAGE_OVERHEAD = 64  # bytes of a native frame beside its message
+
+
+@dataclass(slots=True)
+class _Unanswered:
+    packet_id: int
+    qos: int
+    done: bool = False
+    error: TidingsError | None = None
+
+
+class Publisher:
+    """`fail` ends the connection; `send` writes a packet."""
+
+    def __init__(
+        self,
+        peer: NativePeer,
+        version: int,
+        frame_bytes_max: int,
+        next_id: Callable[[], MessageId],
+        send: Callable[[Packet], None],
+        fail: Callable[[TidingsError], None],
+    ) -> None:
+        self._peer, self._version, self._frame_bytes_max = peer, version, frame_bytes_max
+        self._next_id, self._send, self._fail = next_id, send, fail
+        self._aliases: dict[int, str] = {}
+        self._destinations: dict[str, Destination] = {}
+        self._unanswered: deque[_Unanswered] = deque()
+        self._received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
+
+    def publish(self, packet: PublishPacket) -> None:
+        topic = self._topic(packet)
+        if packet.retain:
+            raise MqttError(Reason.RETAIN_UNSUPPORTED, "retained messages are not available: publish without RETAIN")
+        if not packet.qos:
+            self._peer.publish(self._encode(packet, topic), None)
+            return
+        if packet.packet_id in self._received:  # sent again: the message was taken [MQTT-4.3.3-10]
+            if not any(one.packet_id == packet.packet_id and one.qos == 2 for one in self._unanswered):
+                self._send(PublishAnswer(PacketType.PUBREC, packet.packet_id))
+            return
+        if len(self._unanswered) + len(self._received) >= RECEIVE_MAXIMUM:
+            raise MqttError(Reason.RECEIVE_MAXIMUM, f"more than {RECEIVE_MAXIMUM} publications in flight")
+        entry = _Unanswered(packet.packet_id, packet.qos)
+        self._unanswered.append(entry)
+        try:
+            message = self._encode(packet, topic)
+        except TidingsError as error:
+            self._settled(entry, error)
+            return
+        if packet.qos == 2:
+            self._received.add(packet.packet_id)
+        self._peer.publish(message, lambda error: self._settled(entry, error))
+
+    def release(self, packet: PublishAnswer) -> None:
+        """PUBREL: the packet id may be used again."""
+        reason = Reason.SUCCESS if packet.packet_id in self._received else Reason.PACKET_ID_UNKNOWN
+        self._received.discard(packet.packet_id)
+        self._send(PublishAnswer(PacketType.PUBCOMP, packet.packet_id, reason))
+
+    def will(self, will: Will) -> None:
+        """PublishPacket the will of a client that is gone."""
+        self._peer.publish(encode_message(message_of(will, destination_of(will.topic), self._next_id())), None)
+
+    def _topic(self, packet: PublishPacket) -> str:
+        alias = packet.properties.get(Property.TOPIC_ALIAS)
+        if alias is None:
+            return packet.topic
+        if alias > TOPIC_ALIAS_MAXIMUM:  # [MQTT-3.3.2-9]
+            raise MqttError(Reason.TOPIC_ALIAS, f"topic alias {alias} exceeds {TOPIC_ALIAS_MAXIMUM}")
+        if packet.topic:
+            self._aliases[alias] = packet.topic
+        elif alias not in self._aliases:
+            raise MqttError(Reason.PROTOCOL_ERROR, f"topic alias {alias} has no topic")
+        return self._aliases[alias]
+
+    def _encode(self, packet: PublishPacket, topic: str) -> bytes:
+        destination = self._destinations.get(topic)
+        if destination is None:
+            destination = destination_of(topic)
+            if len(self._destinations) >= DESTINATIONS_MAX:
+                self._destinations.clear()
+            self._destinations[topic] = destination
+        message = encode_message(message_of(packet, destination, self._next_id()))
+        if len(message) + MESSAGE_OVERHEAD > self._frame_bytes_max:
+            raise MqttError(Reason.PACKET_TOO_LARGE, f"message exceeds {self._frame_bytes_max} bytes")
+        return message
+
+    def _settled(self, entry: _Unanswered, error: TidingsError | RemoteError | None) -> None:
+        entry.done, entry.error = True, error
+        if error is not None:
+            self._received.discard(entry.packet_id)
+            if self._version != V5:  # there is no negative answer: end the connection [3.1.1 MQTT-3.3.5-2]
+                self._fail(error)
+                return
+        while self._unanswered and self._unanswered[0].done:
+            first = self._unanswered.popleft()
+            type = PacketType.PUBREC if first.qos == 2 else PacketType.PUBACK
+            if first.error is None:
+                self._send(PublishAnswer(type, first.packet_id))
+            else:
+                why = {Property.REASON_STRING: f"{first.error.code}: {first.error.reason}"}
+                self._send(PublishAnswer(type, first.packet_id, _answer_reason(first.error), why))
+
+
+def _answer_reason(error: TidingsError) -> Reason:
+    """The reason code for PUBACK and PUBREC, which know only some."""
+    reason = reason_of(error)
+    allowed = (Reason.NOT_AUTHORIZED, Reason.TOPIC_NAME, Reason.QUOTA, Reason.PAYLOAD_FORMAT)
+    return reason if reason in allowed else Reason.UNSPECIFIED
