@@ -230,8 +230,8 @@ def test_other_machines_are_let_in_only_with_users_or_on_purpose(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (RULES.format("a"), "there are rules but no users"),
-        ("[tls]\ncertificate = 's.pem'\nclient_ca = 'c.pem'", "certificates name users, and there are none"),
+        (RULES.format("a"), "access rules need users"),
+        ("[tls]\ncertificate = 's.pem'\nclient_ca = 'c.pem'", "certificates name users, and none are configured"),
         ("[users]\nfile = 'none.toml'", "none.toml: cannot be read"),
         ("[[listeners]]\ntls = true\n[tls]\ncertificate = 'none.pem'\n", "none.pem cannot be read"),
     ],
@@ -258,7 +258,7 @@ def test_a_port_that_is_taken_ends_with_a_reason(tmp_path: Path) -> None:
         path = tmp_path / "broker.toml"
         path.write_text(f"[[listeners]]\nport = {port}\n[metrics]\nenabled = false")
         with pytest.raises(
-            TidingsError, match=r"E_LISTEN: cannot listen on 127.0.0.1 port .* is another broker running"
+            TidingsError, match=r"E_LISTEN: cannot listen on 127.0.0.1 port .*choose another address or port"
         ):
             await process.BrokerMain(StartupOptions(path), SESSIONS, None, LAYERS, GATEWAYS).run()
         server.close()

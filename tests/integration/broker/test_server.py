@@ -180,7 +180,7 @@ def test_requests_that_make_no_sense_are_answered_and_the_connection_goes_on() -
                 with pytest.raises(tidings.TidingsError) as caught:
                     await client.subscribe(destination, **options)  # type: ignore[arg-type]
                 assert caught.value.code == code
-                assert code != "E_FRAME_FIELD" or " is one of " in caught.value.reason
+                assert code != "E_FRAME_FIELD" or " must be one of " in caught.value.reason
             with pytest.raises(tidings.TidingsError):
                 await client.forget("nothing")
             assert client.generation == 1

@@ -44,7 +44,7 @@ def test_the_clock_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCa
             monkeypatch.undo()
 
     run(check())
-    failed = [one for one in caplog.records if "it goes on" in one.getMessage()]
+    failed = [one for one in caplog.records if "the broker continues" in one.getMessage()]
     assert len(failed) == 2, "each sort is logged, but not each time"
     assert all(one.exc_info for one in failed)
 

@@ -82,7 +82,7 @@ def test_the_report_is_made_of_them(tables: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_table_is_refused(tables: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="tidings pipeline measure makes it"):
+    with pytest.raises(UsageError, match="create it with: tidings pipeline measure"):
         read_tables(tmp_path / "elsewhere")
     newest = tables / "throughput" / "manifest-00000003.json"
     newest.write_text('{"table": "throughput", "version": 7}')

@@ -149,20 +149,20 @@ def test_what_is_too_close_to_the_limit_to_be_analysed_is_busy() -> None:
     mean = line(0.1, 1.0)
     rate = rate_at(0.999, lambda rate: analyse(rate, mean, sizes_max=64), capacity(mean))
     assert 0 < rate < capacity(mean)
-    with pytest.raises(UsageError, match="too many to be analysed"):
+    with pytest.raises(UsageError, match="too many for the analysis"):
         analyse(rate * 1.01, mean, sizes_max=64)
 
 
 def test_overload_and_what_is_not_analysed_are_refused() -> None:
     mean = line(1.0, 0.5)
     for rate in (2.0, 5.0):
-        with pytest.raises(UsageError, match="more than the server can carry"):
+        with pytest.raises(UsageError, match="the server cannot carry"):
             analyse(rate, mean)
-    with pytest.raises(UsageError, match="more than the server can carry"):
+    with pytest.raises(UsageError, match="the server cannot carry"):
         analyse(0.7, mean, bound=1)
-    with pytest.raises(UsageError, match="not analysed together"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         analyse(0.1, mean, wake=1.0, bound=2)
-    with pytest.raises(UsageError, match="a bound that is not reached"):
+    with pytest.raises(UsageError, match="a bound of the batch size that is not reached"):
         analyse(0.5, mean, bound=1).quantile(0.99)
 
 
