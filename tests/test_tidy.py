@@ -50,7 +50,7 @@ FUNCTION_LINES_MAX = 60
 LONG_FUNCTIONS_ALLOWED: dict[str, int] = {}
 # Public class names of several modules. They may only become fewer. The blocking client repeats names on purpose.
 BLOCKING_CLIENT = "client/sync.py"
-DUPLICATE_CLASSES_ALLOWED: set[str] = {"Contract", "Load", "PruningOptions"}
+DUPLICATE_CLASSES_ALLOWED: set[str] = set()
 # A docstring opens with a definition, not with a question.
 QUESTION = re.compile(r"^(What|Who|Where|How|Which|When|Whose|Why|Whether|If|Does|Is|Are|May|Can)\b")
 # Turns of phrase that readers of English manuals stop at.
