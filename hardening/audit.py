@@ -44,7 +44,7 @@ def locked(text: str) -> dict[NormalizedName, Version]:
 
 
 def affects(advisory: Mapping[str, Any], package: NormalizedName, version: Version) -> bool:
-    """Whether an advisory speaks of this version.
+    """True if the advisory affects this version of the package.
 
     >>> events = [{"introduced": "0"}, {"fixed": "1.2"}, {"introduced": "2.0"}, {"last_affected": "2.1"}]
     >>> ranges = [{"type": "ECOSYSTEM", "events": events}]
@@ -65,7 +65,7 @@ def affects(advisory: Mapping[str, Any], package: NormalizedName, version: Versi
 
 
 def _within(events: Sequence[Mapping[str, str]], version: Version) -> bool:
-    """Whether the last event up to this version leaves it affected."""
+    """True if the last event up to this version leaves it affected."""
     found = False
     for kind, at in sorted(((*event.items(),)[0] for event in events), key=lambda event: _version(event[1])):
         if kind == "last_affected":
@@ -90,7 +90,7 @@ def packages_of(advisory: Mapping[str, Any]) -> set[NormalizedName]:
 
 
 def audit(database: Path, packages: Mapping[NormalizedName, Version]) -> tuple[int, list[Finding]]:
-    """How many advisories speak of these packages, in whatever version, and those that speak of these versions."""
+    """Returns the number of advisories about these packages, in any version, and the findings for these versions."""
     known, read, found = 0, 0, []
     for advisory in advisories(database):
         known += 1

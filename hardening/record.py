@@ -39,14 +39,14 @@ def noted(path: str | Path | None, what: str, run: Callable[[], dict[str, N]], *
 
 
 def times(text: str) -> int:
-    """How often something is to be done, by an argument. A run of nothing would leave a line that proves nothing."""
+    """Parses a number of repetitions; refuses 0, because an empty run would leave a line that proves nothing."""
     if not text.isdecimal() or int(text) < 1:
-        sys.exit(f"how often? at least once, not {text}")
+        sys.exit(f"the number of repetitions must be an integer of at least 1, not {text}")
     return int(text)
 
 
 def tests(report: Path) -> dict[str, int]:
-    """What a report in JUnit's form counts; without one, the run ended before it could be written."""
+    """Counts tests and failures in a JUnit report; without a report, the run ended before it could be written."""
     if not report.exists():
         return {"tests": 0, "wrong": 1}
     text = report.read_text()

@@ -20,8 +20,10 @@ One = Callable[[int], dict[str, int]]  # a seed's figures, to be added up; what 
 
 
 def several(one: One, first: int, last: int, until: float) -> tuple[int, Counter[str], list[str]]:
-    """How many were run, figures in total, and what failed. `until`: when nothing more is begun, by `monotonic`,
-    which is the same clock in all processes."""
+    """Runs a range of seeds; returns the number run, the total figures and the failures.
+
+    No seed is begun after `until`, by `monotonic`, which is the same clock in all processes.
+    """
     totals: Counter[str] = Counter()
     failures: list[str] = []
     for seed in range(first, last + 1):
@@ -36,7 +38,7 @@ def several(one: One, first: int, last: int, until: float) -> tuple[int, Counter
 
 
 def parser(module: str, description: str) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog=f"python -m tidings.testing.{module}", description=description)
+    made = argparse.ArgumentParser(prog=f"python -m hardening.{module}", description=description)
     made.add_argument("first", type=int)
     made.add_argument("last", type=int, nargs="?", help="the first alone if left out")
     made.add_argument("--processes", type=int, default=1)

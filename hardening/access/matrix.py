@@ -1,6 +1,6 @@
 """Access as a matrix: users x operations x destinations x protocols, in a network of two brokers, for random rules.
 
-    python -m hardening.access.matrix 10 [SEED]        # so many sets of rules
+    python -m hardening.access.matrix 10 [SEED]        # this number of sets of rules
 
 What each protocol answers is compared with a plain reference, which knows nothing of how rules are indexed: it writes
 out all destinations that a pattern means. What was published where is compared with what arrives, at the other broker
@@ -91,7 +91,7 @@ MEANT = {pattern: meant(pattern) for pattern in RULE_PATTERNS}
 
 
 def allowed(rules: tuple[Rule, ...], user: str, operation: str, pattern: str) -> bool:
-    """Down the list: who is denied a part is refused, who is allowed all is not; without such a rule, refused."""
+    """The first rule that denies a part refuses, the first that allows all permits; refused without such a rule."""
     asked = MEANT[pattern]
     for rule in rules:
         concerned = rule.group in USERS[user] if rule.group else rule.user in ("*", user)
@@ -195,7 +195,7 @@ class Matrix:
 
 
 async def check(rules: tuple[Rule, ...], folder: Path) -> int:
-    """How many combinations were tried."""
+    """Tries every combination under these rules; returns their number."""
     async with (
         pair(folder, rules) as place,
         log_in(place.far, ROOT) as far,

@@ -1,6 +1,6 @@
-"""How a user comes in by each protocol, and asks for what a rule may allow; see `access_matrix`.
+"""Logs users in by each protocol and tries the operations that access rules govern; see `hardening.access.matrix`.
 
-Each operation returns whether it was allowed. What one asks for to be refused must be refused for that reason alone.
+Each operation returns whether it was allowed. Where a refusal is expected, the rule must be its only possible reason.
 """
 
 import asyncio

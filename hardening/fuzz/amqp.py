@@ -1,6 +1,6 @@
 """Mutated AMQP streams into a broker, in this process or over sockets.
 
-    python -m hardening.fuzz.amqp 100000 1             so many streams in this process, from this seed
+    python -m hardening.fuzz.amqp 100000 1             this number of streams in this process, from this seed
     python -m hardening.fuzz.amqp 10000 1 --sockets    over sockets, while a client goes on undisturbed
     … --results FILE                                         adds a line to a file of results
 
@@ -108,7 +108,7 @@ class Faults(logging.Handler):
 
 
 async def fuzz_here(count: int, seed: int) -> int:
-    """So many streams in this process; returns how many bytes were answered."""
+    """Runs `count` streams in this process; returns the number of bytes answered."""
     broker = Broker(NodeSettings(), MemoryStore(), limits=BrokerLimits(memory_bytes_max=64 << 20))
     await broker.start([])
     faults, answered = _watch(), 0

@@ -1,6 +1,6 @@
-"""What AMQP clients may say, frame by frame: what the fuzzing of AMQP starts from.
+"""Valid AMQP streams, frame by frame, from which the fuzzing of AMQP starts.
 
-    python -m hardening.fuzz.amqp_streams FOLDER    each as a file, for native/fuzz/proton
+    python -m hardening.fuzz.amqp_streams FOLDER    writes each to a file, for native/fuzz/proton
 
 Such a file begins with two bytes that say how the stream is fed to the engine: see native/fuzz/proton/amqp.cpp.
 """
@@ -217,7 +217,7 @@ def abrupt() -> list[bytes]:
 
 
 def plain() -> list[bytes]:
-    """A log-in in two steps, of somebody whom nobody knows."""
+    """A login in two steps by an unknown user."""
     asked, answered = sasl_frame(INIT, [symbol("PLAIN")]), sasl_frame(RESPONSE, [b"\0user\0password"])
     return [SASL_HEADER, asked, answered, AMQP_HEADER, amqp_frame(OPEN, ["fuzz"]), amqp_frame(CLOSE, [])]
 

@@ -69,7 +69,7 @@ class Texts:
         return text
 
     def run(self, seed: int, number: int) -> bool:
-        """Whether it is a configuration."""
+        """Parses one mutated text; returns True if it is a valid configuration."""
         text = self.text(Random(f"{seed}.{number}"))
         try:
             parse(text, NAME)

@@ -44,7 +44,7 @@ class Selectors:
         return made
 
     def run(self, seed: int, number: int) -> bool:
-        """Whether it is a selector."""
+        """Parses one mutated text; returns True if it is a valid selector."""
         rng = Random(f"{seed}.{number}")
         text = self.text(rng)
         began = time.thread_time()
@@ -69,7 +69,7 @@ class Selectors:
         return True
 
     def _timed(self, decide: Callable[[A], T], of: A) -> T:
-        """What seems slow is done again: perhaps something else was."""
+        """Measures the decision; a slow one is repeated, as something else may have taken the time."""
         took = SECONDS_MAX
         for _ in range(3):
             began = time.thread_time()

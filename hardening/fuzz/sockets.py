@@ -51,7 +51,7 @@ RESET = struct.pack("ii", 1, 0)  # leave no port waiting behind
 
 
 def native() -> list[bytes]:
-    """What a client may say; the first frame is its log-in."""
+    """Frames of a valid native conversation; the first one is the login."""
     receipts = iter(range(1, 100))
 
     def said(type: FrameType, session: int = 0, **fields: str | int | bool | bytes) -> bytes:
@@ -109,7 +109,7 @@ CONVERSATIONS = (native(), stomp())
 
 
 def stream(rng: Random, conversation: list[bytes]) -> bytes:
-    """Frames left out, doubled or swapped, and bytes changed; one in ten is broken in its log-in."""
+    """Leaves out, doubles or swaps frames and changes bytes; one stream in ten is damaged in its login."""
     frames = conversation[1:]
     for _ in range(rng.choice((0, 1, 2, 4))):
         one, other = rng.randrange(len(frames)), rng.randrange(len(frames))
@@ -132,7 +132,7 @@ def stream(rng: Random, conversation: list[bytes]) -> bytes:
 
 @dataclass
 class Run:
-    """So many streams, shared out among the connections."""
+    """Sends a number of streams, distributed over the connections."""
 
     ports: tuple[int, int]
     seed: int

@@ -1,4 +1,4 @@
-"""What brokers really say to each other, in short runs of simulated networks: what mutations start from."""
+"""Records real traffic between brokers in short runs of simulated networks, as the starting point of mutations."""
 
 from collections import defaultdict
 from typing import assert_never
@@ -93,7 +93,7 @@ class Heard:
 
 
 def typed() -> dict[str, list[bytes]]:
-    """What Hermes brokers say: a record of each kind."""
+    """Payloads of Hermes brokers: one of each kind."""
     chain = (
         EventType("Trade", None, {"x": AttributeType.INT}),
         EventType("Sale", "Trade", {"s": AttributeType.STRING}),
@@ -118,7 +118,7 @@ def typed() -> dict[str, list[bytes]]:
 
 
 def heard() -> dict[str, list[bytes]]:
-    """What each decoder was given in runs without faults."""
+    """Payloads that each decoder received in runs without faults."""
     ears = Heard()
     for choices in NETWORKS:
         world = World(draw(SHORT, **choices), ears.trace)

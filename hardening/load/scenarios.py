@@ -24,7 +24,7 @@ from tidings.client import Client, connect
 from tidings.protocols.native.frames import FrameType
 from tidings.testing.broker_process import BrokerProcess
 
-HALF = struct.pack("<IBBH", 60_000, FrameType.HELLO, 0, 0) + bytes(30_000)  # a frame before log-in, begun
+HALF = struct.pack("<IBBH", 60_000, FrameType.HELLO, 0, 0) + bytes(30_000)  # an incomplete frame before login
 ANSWER_SECONDS = 60.0
 RATE = 500.0  # messages a second of a soak that are looked at one by one
 SHARE = 0.7  # of the broker's capacity, by the stream beside them
@@ -50,7 +50,7 @@ def open_files(broker: BrokerProcess) -> int:
 
 
 async def answers(url: str) -> float:
-    """How many seconds a message takes that is published and received."""
+    """Publishes and receives one message; returns the seconds that this took."""
     began = time.monotonic()
     async with asyncio.timeout(ANSWER_SECONDS), connect(url) as client:
         seen = await client.subscribe("probe")

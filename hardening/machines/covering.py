@@ -329,7 +329,7 @@ def main(arguments: list[str]) -> int:
         about = (
             "Every policy on trees and graphs under random schedules; POLICY OVERLAY SEED [--trace] runs a single one."
         )
-        return run_seeds(parser("covering", about).parse_args(arguments), "covering", figures)
+        return run_seeds(parser("machines.covering", about).parse_args(arguments), "covering", figures)
     one = argparse.ArgumentParser(
         prog="python -m hardening.machines.covering", description="FIRST LAST, or one schedule:"
     )

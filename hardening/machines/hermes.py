@@ -236,7 +236,7 @@ def figures(seed: int) -> dict[str, int]:
 
 
 def main(arguments: list[str]) -> int:
-    asked = parser("hermes", "Hermes under random schedules, without and with crashes.").parse_args(arguments)
+    asked = parser("machines.hermes", "Hermes under random schedules, without and with crashes.").parse_args(arguments)
     return run_seeds(asked, "hermes", figures)
 
 

@@ -129,7 +129,9 @@ def figures(seed: int) -> dict[str, int]:
 
 
 def main(arguments: list[str]) -> int:
-    return run_seeds(parser("pan", "Pan under joins, leaves and crashes.").parse_args(arguments), "pan", figures)
+    return run_seeds(
+        parser("machines.pan", "Pan under joins, leaves and crashes.").parse_args(arguments), "pan", figures
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What tests of the command line type, and what they get: the fixture `tidings` of tests/cli."""
+"""Interface of the fixture `tidings`, with which tests run the command line in tests/integration/cli."""
 
 from typing import Protocol
 

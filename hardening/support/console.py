@@ -89,7 +89,7 @@ class WatchedNetwork:
 
 
 class Browser:
-    """What a person does in a browser, and what they see; everything waits until it is so."""
+    """Acts and looks as a person does in a browser; every call waits until its condition holds."""
 
     def __init__(self, driver: Chrome, home: str = "") -> None:
         self.driver = driver
@@ -158,7 +158,7 @@ class Browser:
         )
 
     def complaints(self) -> list[str]:
-        """What the browser has to say against the page since it was last asked."""
+        """Warnings and errors that the browser has logged about the page since the last call."""
         log: list[dict[str, str]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
 

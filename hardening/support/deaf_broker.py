@@ -1,4 +1,4 @@
-"""A broker for tests of clients that welcomes everybody, then reads only when it is told to, and answers nothing."""
+"""A broker for tests of clients that accepts every login, then reads only on request and answers nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ class DeafBroker:
         return [frame for frame in self.frames if frame.type == FrameType.PUBLISH]
 
     async def published_are(self, count: int) -> None:
-        """Return when so many publications have come."""
+        """Return when `count` publications have arrived."""
         while len(self.published()) < count:
             await asyncio.sleep(0.001)
 

@@ -83,14 +83,14 @@ class BrokerNetwork:
         return f"tidings://127.0.0.1:{self.ports[router]}"
 
     def linked(self, a: int, b: int) -> bool:
-        """Whether both ends have a live link."""
+        """True if both ends have a live link."""
         return all(
             (network := self.brokers[one].engine.node.network) is not None and other in network.links.peers()
             for one, other in ((a, b), (b, a))
         )
 
     def known(self) -> bool:
-        """Whether every broker has a route to, and the present interests of, every other."""
+        """True if every broker has a route to, and the present interests of, every other."""
         networks = {router: broker.engine.node.network for router, broker in self.brokers.items()}
         for router, network in networks.items():
             others = {other: one for other, one in networks.items() if other != router}

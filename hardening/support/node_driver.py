@@ -314,7 +314,7 @@ class DrivenClient:
         return {one.receipt: one.error.code for one in self.answers if isinstance(one, Refused)}
 
     def answer(self, receipt: int) -> Answer | None:
-        """What was said to this request; None: nothing yet."""
+        """The answer to this request; None if there is none yet."""
         found = [one for one in self.answers if not isinstance(one, Accepted) and one.receipt == receipt]
         assert len(found) <= 1, "every request is answered once"
         return found[0] if found else None

@@ -57,7 +57,7 @@ class PanBrokers:
         return f"tidings://127.0.0.1:{self.ports[router]}"
 
     def known(self) -> bool:
-        """Whether every broker is in, has a route to, and the present interests of, every other."""
+        """True if every broker is a member, has a route to, and the present interests of, every other."""
         networks = {router: broker.engine.node.network for router, broker in self.brokers.items()}
         for router, network in networks.items():
             assert network is not None

@@ -144,7 +144,7 @@ class RawStomp:
         await self.writer.drain()
 
     async def frame(self) -> StompFrame:
-        """The next frame; heart-beats are passed over."""
+        """The next frame; heartbeats are skipped."""
         while (line := await self.reader.readline()) == b"\n":
             pass
         if not line:

@@ -28,7 +28,7 @@ class TcpWire:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:
-        """What is on its way is lost."""
+        """Cuts the wire; data in transit is lost."""
         self.up = False
         self._cuts += 1
         for end in list(self._ends):

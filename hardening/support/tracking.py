@@ -1,7 +1,7 @@
 """A small world to test tracking in: brokers in a tree, messages that flow through it, and the truth about them.
 
 Publishers' clocks stray by up to T_s, messages are late by up to T_j in all (order kept), old messages are sent again,
-brokers end in order or are killed and start anew from what was stored. The world knows what every broker recorded and
+brokers end in order or are killed and restart from the stored data. The world knows what every broker recorded and
 whether that was on disk when its process died, so it can tell what must be found again.
 """
 
@@ -30,7 +30,7 @@ START_MS = 1_762_000_000_000
 
 @dataclass
 class Truth:
-    """What one broker has recorded, by history."""
+    """Messages that one broker has recorded, by history."""
 
     safe: dict[Key, set[MessageId]] = field(default_factory=dict)
     lost: dict[Key, set[MessageId]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Truth:
         self.growing = {}
 
     def held(self) -> dict[Key, set[MessageId]]:
-        """What must be found."""
+        """Messages that a trace must find, by history."""
         keys = self.safe.keys() | self.growing.keys()
         return {key: self.safe.get(key, set()) | set(self.growing.get(key, ())) for key in keys}
 
@@ -83,7 +83,7 @@ class World:
         return self.now_ms + self.offset_ms[broker]
 
     def run(self, messages: int, *, again: float = 0.0, end: float = 0.0) -> None:
-        """Publish so many, no faster than n in T_f; send old ones again and end processes with these probabilities."""
+        """Publish messages, no faster than n in T_f; send old ones again and end processes with these probabilities."""
         for _ in range(messages):
             self.now_ms += self.rng.randint(1, 3)
             for broker, recorder in self.recorders.items():

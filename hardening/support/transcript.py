@@ -23,7 +23,7 @@ DASHES = "-" * 20
 
 
 def play(script: str) -> str:
-    """What happens, line by line; at the end the tables are checked against the truth."""
+    """Runs a script and returns the events line by line; at the end the tables are checked against the truth."""
     protocol, run_ms = "link-state", 0.0
     scenario = Scenario(Graph(), {}, [])
     for number, line in enumerate(script.splitlines(), 1):
@@ -43,7 +43,7 @@ def play(script: str) -> str:
                 case _:
                     raise ValueError(line)
         except (ValueError, TypeError):
-            raise UsageError("E_SCRIPT", f"line {number} makes no sense: {line!r}", position=number) from None
+            raise UsageError("E_SCRIPT", f"line {number} is not a valid command: {line!r}", position=number) from None
     lines: list[str] = []
 
     def trace(now: float, who: str, what: object) -> None:

@@ -50,10 +50,10 @@ def warm_commands(folder: Path) -> Iterator[Path]:
 
 
 def serve(address: str) -> None:
-    """Does not return, but in a child that has done its command: that one ends as any program does."""
+    """Serves commands for ever; returns only in a child that has run its command, which then ends like any program."""
     command_line = import_module("tidings.cli")  # it is run, as by broker_process, not built upon
     command_line.make_app()  # loads every command
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children who wait for commands are not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that end are reaped by the system
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)

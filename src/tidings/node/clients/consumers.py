@@ -133,4 +133,4 @@ def give_back(service: MailboxService, returned: Returned) -> None:
     else:
         for place in places:
             mailbox.put_back(place)
-    service.touch(mailbox)  # and so this turn writes what there is to write
+    service.touch(mailbox)  # so that this turn writes what is ready

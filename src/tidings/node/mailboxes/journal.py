@@ -8,7 +8,7 @@ There are two sorts of records. A message is refused when it cannot be written: 
 again. A change of state (a mailbox made, a message acknowledged) has happened all the same, so its record stays at the
 head of the line until it is written; unless no store could ever keep it: all others would wait behind it without end.
 If both were in one batch and it was refused, the changes are tried once more without the messages: what frees space
-must not wait behind what there is no space for. Some changes nobody waits for (acknowledgements: lost in a crash, the
+must not wait behind what has no space. Some changes nobody waits for (acknowledgements: lost in a crash, the
 message comes again, marked): they are not worth an fsync of their own and go with the next batch, within about a
 second.
 

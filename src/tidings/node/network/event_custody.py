@@ -1,8 +1,8 @@
 """Persistent events that were published here and that a scheme for types still carries: stored until all have them.
 
 Between brokers nothing of an event is on disk: whoever passed it on keeps it until those behind say that it is safe
-(tidings.routing.hermes.event_custody). So this broker, where it entered, answers for it, and after a restart begins
-anew.
+(tidings.routing.hermes.event_custody). So this broker, where it entered, answers for it, and starts
+again after a restart.
 
     accept ──► store ──► waiting ──take──► under way ──safe──► gone
 """
