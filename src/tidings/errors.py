@@ -1,5 +1,6 @@
-"""One tree of errors. The class says who is responsible, `code` names the rule that was broken, and `fatal` tells if
-the connection or object is unusable afterwards. Broken invariants of Tidings itself are asserts, not errors.
+"""Error classes of Tidings, in one tree. The class names the responsible party, `code` the rule that was broken, and
+`fatal` is true if the connection or object is unusable afterwards. Broken invariants of Tidings itself are asserts, not
+errors.
 
 >>> raise SelectorError("E_SELECTOR_SYNTAX", "expected a value after '='", position=8)
 Traceback (most recent call last):
@@ -11,7 +12,7 @@ from typing import Any, Self
 
 
 class TidingsError(Exception):
-    """Root of everything Tidings raises on purpose."""
+    """Base class of all errors that Tidings raises on purpose."""
 
     def __init__(self, code: str, reason: str, *, position: int | None = None, fatal: bool = False) -> None:
         self.code = code

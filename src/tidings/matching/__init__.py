@@ -1,4 +1,4 @@
-"""Who wants this message: the matcher's face, a plain reference, and the kernel's index behind the same face."""
+"""Matching of messages to subscribers: the matcher interface, a plain reference, and the kernel's index."""
 
 from tidings.matching.indexed import IndexedMatcher, LinearMatcher
 from tidings.matching.matcher import Matcher, Matches, per_message

@@ -1,4 +1,4 @@
-"""A tree of boxes: which of many boxes may contain, lie within, or meet a given one, without looking at them all.
+"""A tree of boxes that finds those that may contain, lie within, or meet a given one, without looking at them all.
 
 A conjunction is a box: for each attribute it names the *span* [low, high) of what it allows, the hull of its cuts. All
 three questions bound the lows and the highs of the boxes they ask for (f contains g if f.low <= g.low and
@@ -76,7 +76,7 @@ class _Branch(Generic[K]):
 
 
 class BoxTree(Generic[K]):
-    """Removed boxes leave room behind; when most have gone, what is left is built anew."""
+    """Boxes by key. Removed boxes leave empty places; once most are removed, the tree is rebuilt from the rest."""
 
     def __init__(self) -> None:
         self._root: _Leaf[K] | _Branch[K] = _Leaf({})
@@ -196,7 +196,7 @@ def _may_contain(wide: Box, narrow: Box) -> bool:
 
 
 def _of_several_kinds(bounds: list[Key], span: tuple[Key, Key]) -> bool:
-    """Whether these spans do not all lie in one kind of value: untyped text may be in two of them all the same."""
+    """Reports whether these spans do not all lie in one kind of value: untyped text may still be in two kinds."""
     lows, highs = (bounds[0], bounds[1], span[0]), (bounds[2], bounds[3], span[1])
     kind = span[0][0]
     return any(low[0] != kind for low in lows) or any(high > FLOORS[kind + 1] for high in highs)

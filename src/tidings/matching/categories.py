@@ -1,7 +1,7 @@
-"""Categories: what an attribute says about itself, and what a constraint asks for, in a form that can be hashed.
+"""Categories: properties that attributes carry and constraints ask for, in a form that can be hashed.
 
 A message carries the categories of its attributes. A constraint asks for categories that every attribute satisfying
-it carries; where no single set will do (`x IN (1, 2)`), for one of several *alternatives*. So "all categories asked
+it carries; where no single set is enough (`x IN (1, 2)`), for one of several *alternatives*. So "all categories asked
 for are there" is a necessary condition of a match, and testing it takes nothing but set inclusion.
 
 A category is bytes (docs/wire.md, "Encoded predicate"), hashed together with the attribute's name. *Plain* categories,
@@ -33,8 +33,8 @@ EXISTS, EQUALS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one or more constraints ask for: one alternative of a level. Levels grow shorter and vaguer; the last asks
-    for nothing, so there is always one that fits."""
+    """The categories that one or more constraints ask for: one alternative of a level. Levels grow shorter and less
+    specific; the last asks for nothing, so there is always one that fits."""
 
     levels: tuple[tuple[Alternative, ...], ...]
 
@@ -93,7 +93,7 @@ def any_of(name: str, values: Sequence[Value]) -> Demand:
 
 
 def plainly(constraint: Constraint) -> Demand:
-    """What a constraint asks for in plain categories."""
+    """Returns the plain categories that a constraint asks for."""
     name, value = constraint.name, constraint.value
     if constraint.op is Op.MISSING or name in UNSPOKEN:
         return Demand((NOTHING,))

@@ -1,4 +1,4 @@
-"""Which of many filters cover this one, are covered by it, or intersect it: routing's questions, without a scan.
+"""An index of filters for routing: finds those that cover a filter, are covered by it, or intersect it, without a scan.
 
 Candidates come from a tree of boxes (box_tree.py), the answer from `covers` and `intersects` of the model, so the index
 says exactly what a scan would. Filters of one conjunction, nearly all, have a tree of their own with the sharpest
@@ -26,7 +26,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class CoverQuery(Protocol[K]):
-    """The face of the index, and of the scan that it is held against."""
+    """Interface of the index, and of the scan that it is compared with."""
 
     def add(self, key: K, filter: Predicate) -> None: ...
 
@@ -40,7 +40,7 @@ class CoverQuery(Protocol[K]):
 
 
 class CoverScan(Generic[K]):
-    """The plain reference: asks every filter."""
+    """Plain reference of the index: tests every filter."""
 
     def __init__(self) -> None:
         self._filters: dict[K, Predicate] = {}

@@ -34,7 +34,7 @@ Elements: TypeAlias = frozenset[int]
 
 HASHES_MAX = 64
 MESSAGE_ELEMENTS_MAX = 1 << 16  # what carries more may match anything: it goes to everybody
-SET_ELEMENTS_MAX = 4096  # on the wire; what asks for more asks for so many of them
+SET_ELEMENTS_MAX = 4096  # on the wire; what asks for more asks for this many of them
 COVERING_MAX = 256  # conjunctions that are compared with each other before encoding; beyond, only after it
 _STEP = 0x9E3779B97F4A7C15
 
@@ -47,16 +47,18 @@ class Encoding:
     hashes: int = 7
     key: int = 0
     grade: Grade = field(default_factory=PlainGrade)
-    alternatives_max: int = 16  # a conjunction becomes at most so many sets
+    alternatives_max: int = 16  # most sets that one conjunction becomes
 
     def __post_init__(self) -> None:
         check_bits(self.bits)
         if not 0 < self.hashes <= HASHES_MAX:
-            raise UsageError("E_ENCODING_HASHES", f"{self.hashes} hashes are not from 1 to {HASHES_MAX}")
+            raise UsageError("E_ENCODING_HASHES", f"hashes must be from 1 to {HASHES_MAX}, not {self.hashes}")
         if not 0 <= self.key <= MASK:
-            raise UsageError("E_ENCODING_KEY", "the key does not fit in 64 bits")
+            raise UsageError("E_ENCODING_KEY", "the key must be from 0 to 2**64 - 1")
         if self.alternatives_max < 1:
-            raise UsageError("E_ENCODING_ALTERNATIVES", "a conjunction has at least one alternative")
+            raise UsageError(
+                "E_ENCODING_ALTERNATIVES", f"alternatives_max must be at least 1, not {self.alternatives_max}"
+            )
 
     def element(self, category: Category) -> int:
         name, what = category

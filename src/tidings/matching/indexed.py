@@ -1,4 +1,4 @@
-"""The kernel's matchers behind the common face: the index, and the scan it is measured against.
+"""The kernel's matchers with the common interface: the index, and the scan it is measured against.
 
 Both take and release the GIL per call, so hand over batches. native/include/tidings/matching/matcher.hpp says how the
 index works.
@@ -28,7 +28,7 @@ from tidings.model.predicate import Predicate
 
 
 class KernelMatcher:
-    """What the two have in common."""
+    """Common base of the kernel's two matchers."""
 
     def __init__(self, engine: IndexEngine | LinearEngine) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""What every matcher does: who of the subscribers wants which of these messages?
+"""Interface of all matchers: finds the subscribers whose predicates match each message of a batch.
 
 A subscriber is a number below 2**32 that the caller chooses, with one predicate. Adding a number that is there, or
 removing one that is not, is an E_MATCHER_ID. A match gives offsets and ids: the subscribers of entry i are
@@ -28,18 +28,18 @@ class Matcher(Protocol):
     def match(self, batch: MessageBatch) -> Matches: ...
 
     def __len__(self) -> int:
-        """How many subscribers there are."""
+        """Returns the number of subscribers."""
         ...
 
     @property
     def derived_mask(self) -> int:
-        """Which derived attributes a batch must show for the answers to be right (bits of kernel.codec.DERIVED_*)."""
+        """Derived attributes that a batch must show for the answers to be right (bits of kernel.codec.DERIVED_*)."""
         ...
 
 
 def check_id(id: int) -> None:
     if not 0 <= id <= ID_MAX:
-        raise UsageError("E_MATCHER_ID", f"{id} is not a number below 2**32")
+        raise UsageError("E_MATCHER_ID", f"subscriber id {id} must be from 0 to {ID_MAX}")
 
 
 def per_message(matches: Matches) -> list[list[int]]:

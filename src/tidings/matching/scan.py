@@ -1,4 +1,4 @@
-"""The plain reference: asks every predicate about every message.
+"""Plain reference of the matchers: evaluates every predicate on every message.
 
 >>> from tidings.kernel.codec import encode_messages
 >>> from tidings.matching.matcher import per_message

@@ -71,9 +71,9 @@ class Workload:
     def __post_init__(self) -> None:
         names = self.integers if self.ranges_only else min(self.strings, self.integers)
         if not 1 <= self.constraints_min <= self.constraints_max <= names:
-            raise UsageError("E_WORKLOAD", f"constraints of a conjunction are 1 to {names}, in order")
+            raise UsageError("E_WORKLOAD", f"required: 1 ≤ constraints_min ≤ constraints_max ≤ {names}")
         if not 0 <= self.attributes <= self.strings + self.integers:
-            raise UsageError("E_WORKLOAD", "more attributes in a message than names")
+            raise UsageError("E_WORKLOAD", f"attributes must be from 0 to {self.strings + self.integers}")
 
     # ---- what it is drawn from
 
@@ -154,7 +154,7 @@ class Workload:
         return lengths, codes
 
     def _pieces_of(self, draws: Numbers, operators: Numbers, values: Numbers) -> Numbers:
-        """Which letters of a term a prefix, suffix or substring takes: where they start, and how many."""
+        """The letters of a term that a prefix, suffix or substring takes: start and number, packed into one number."""
         sizes = np.array([len(term) for term in self.vocabulary])[np.minimum(values, self.terms - 1)]
         lengths = np.minimum(PIECE_MIN + draws % (PIECE_MAX - PIECE_MIN + 1), sizes)
         inside = draws // (PIECE_MAX - PIECE_MIN + 1) % (sizes - lengths + 1)

@@ -1,6 +1,6 @@
-"""What the machines of a broker are told by their driver (inputs) and what they ask of it (effects).
+"""Inputs that the machines of a broker get from their driver, and effects that they ask of it.
 
-Every machine has one door: `step(now, input) -> list[Effect]`. `now` is in milliseconds and never goes back; a
+Every machine has one entry point: `step(now, input) -> list[Effect]`. `now` is in milliseconds and never goes back; a
 driver calls `step` for one input at a time and carries out the effects in order. Rules for drivers:
 
 - A *connection* is a two-way stream of messages that keeps order and loses nothing until it ends. Its name is
@@ -17,7 +17,7 @@ Router: TypeAlias = int  # the number of a broker in its network, u32; 0 is nobo
 
 
 class ControlMessage:
-    """What brokers say to each other besides messages of clients. Records; docs/wire.md has their bytes."""
+    """Base of the messages between brokers besides messages of clients. Records; docs/wire.md has their bytes."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class LinkAccepted:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """What was dialled answered."""
+    """The dialled peer answered."""
 
     connection: str
 
@@ -112,7 +112,7 @@ class CloseLink:
 
 @dataclass(frozen=True, slots=True)
 class Authenticate:
-    """Is the peer who it says it is? The driver answers with `Authenticated` or `Denied`."""
+    """Asks to verify the identity that the peer claims. The driver answers with `Authenticated` or `Denied`."""
 
     connection: str
     router: Router

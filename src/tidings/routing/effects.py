@@ -68,7 +68,7 @@ class Deliver:
 @dataclass(frozen=True, slots=True)
 class HandOver:
     """A message for subscribers of this broker, from a scheme that carries messages. With a tag it is persistent, and
-    the scheme is told when it is safe here (`EventCarrier.handed`)."""
+    the scheme learns when it is safe here (`EventCarrier.handed`)."""
 
     message: bytes
     tag: bytes = b""
@@ -86,7 +86,7 @@ class AskKey:
 
 @dataclass(frozen=True, slots=True)
 class Safe:
-    """A persistent event that entered here is with all who want it."""
+    """A persistent event that entered here is with all its subscribers."""
 
     tag: bytes
 

@@ -57,7 +57,7 @@ class ForwardingReference:
         return self._divide(message, wanted, self.hops_max - 1)
 
     def arrive(self, neighbour: Router, copy: Forward) -> tuple[bool, dict[Router, Forward]]:
-        """Whether a copy is to be delivered here, and the copies to pass on."""
+        """Returns whether a copy is to be delivered here, and the copies to pass on."""
         if copy.origin is not None:
             return self._arrive_broadcast(neighbour, copy, copy.origin)
         rest = [router for router in copy.routers if router != self.router]

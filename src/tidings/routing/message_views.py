@@ -1,5 +1,5 @@
-"""What schemes that carry messages share: a message as a batch of one, and what a neighbour said, checked before the
-machine hears it."""
+"""Common parts of schemes that carry messages: a message as a batch of one, and what a neighbour said, checked before
+the machine hears it."""
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
@@ -17,7 +17,7 @@ SHORT_BYTES_MAX = 4096
 
 
 def kept_of_short(count: int) -> Callable[[Callable[[bytes], T]], Callable[[bytes], T]]:
-    """Keeps what is read from the last so many messages. Long ones are read again: they would fill the memory."""
+    """Keeps what is read from the last `count` messages. Long ones are read again: they would fill the memory."""
 
     def keeping(read: Callable[[bytes], T]) -> Callable[[bytes], T]:
         keep = lru_cache(maxsize=count)(read)
@@ -48,18 +48,18 @@ def heard(
     decode: Callable[[bytes], T],
     carried: Callable[[object], bytes | None],
 ) -> tuple[T | None, list[Effect]]:
-    """What a neighbour said, or None and a report if it makes no sense; and that a message passed, if it carries one.
+    """Returns what a neighbour said, or None and a report if it is invalid; and that a message passed, if it has one.
 
     `carried`: the message in it, if it is a publication. A message that cannot be read is refused here: the machine
     takes for granted that it can be.
     """
     try:
         if said.scheme != scheme:
-            raise CodecError("E_SCHEME_MESSAGE", f"scheme {said.scheme} is not spoken here")
+            raise CodecError("E_SCHEME_MESSAGE", f"scheme {said.scheme} is not scheme {scheme} of this broker")
         found = decode(said.payload)
         message = carried(found)
         if message is not None:
             batch_of(message)
     except CodecError as error:
-        return None, [Report("E_SCHEME_MESSAGE", f"what router {neighbour} said makes no sense: {error}")]
+        return None, [Report("E_SCHEME_MESSAGE", f"invalid message from router {neighbour}: {error}")]
     return found, [] if message is None else [Passed(message[ID])]

@@ -23,7 +23,7 @@ from tidings.routing.scheme import Carrier, EventCarrier, Scheme, Tables
 
 @dataclass(frozen=True, slots=True)
 class SchemePlacement:
-    """What a node gives its scheme."""
+    """Parts of a node that its scheme works with."""
 
     flood: Flood
     tables: Tables
@@ -46,7 +46,7 @@ class SchemeKind:
     needs_map: bool = False  # of the whole network: only link-state unicast has it
     carries: bool = False  # messages that are not persistent: it is a Carrier
     typed: bool = False  # it is an EventCarrier, and needs Pan
-    by_neighbour: bool = False  # rows lead to neighbours, each broker matches anew; otherwise to routers, matched once
+    by_neighbour: bool = False  # rows lead to neighbours, each broker matches; otherwise to routers, matched once
 
 
 def _bdrp(place: SchemePlacement) -> Scheme:

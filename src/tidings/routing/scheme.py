@@ -1,4 +1,4 @@
-"""What a routing scheme is to its node: told of local interests, of other routers' news and of routes, it fills tables.
+"""Interface of routing schemes: from local interests, other routers' news and routes, a scheme fills its node's tables.
 
 A scheme is a machine of the control plane. It sees no message of a client; the forwarding plane does, and acts by the
 *tables* that the scheme keeps right. The node calls each method when its name says so, carries out the effects, and
@@ -33,15 +33,15 @@ class Tables(Protocol):
 class Scheme(Protocol):
     @property
     def predicates(self) -> Mapping[Router, set[bytes]]:
-        """What is known of other routers' interests, as rows; nothing for schemes that do not tell everybody."""
+        """Known interests of other routers, as rows; empty for schemes that do not tell everybody."""
         ...
 
     def local_rows(self) -> set[bytes]:
-        """What the others should know of this one's."""
+        """Returns this router's interests that the others should know, as rows."""
         ...
 
     def counts(self) -> Mapping[str, int]:
-        """What is worth showing: sizes of tables, messages by kind."""
+        """Returns counts worth showing: sizes of tables, messages by kind."""
         ...
 
     def start(self, now: float) -> list[Effect]: ...
@@ -53,7 +53,7 @@ class Scheme(Protocol):
         """One fewer has it."""
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
-        """What the flood brought of another router, or what a neighbour said to this scheme alone."""
+        """Takes in what the flood brought of another router, or what a neighbour said to this scheme alone."""
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         """Routes have changed."""
@@ -63,8 +63,8 @@ class Scheme(Protocol):
 
 class Carrier(Scheme, Protocol):
     """A scheme that brings messages to other brokers itself, in SchemeMessages. The plane gives it what enters here and
-    is not persistent; what it brings for subscribers here it gives back as HandOver. What comes and goes by links it
-    tells as Passed."""
+    is not persistent; what it brings for subscribers here it returns as HandOver. What comes and goes by links it
+    reports as Passed."""
 
     def link_up(self, now: float, neighbour: Router) -> list[Effect]:
         """There is a link to this neighbour now."""
@@ -117,7 +117,7 @@ class EventCarrier(Carrier, Protocol):
         """A persistent event enters here, or is to be sent again; it ends in `Safe`."""
 
     def handed(self, now: float, type: str, tag: bytes) -> list[Effect]:
-        """What a HandOver with a tag brought is safe here."""
+        """Notes that the message of a HandOver with a tag is safe here."""
 
     def refused(self, now: float, type: str, tag: bytes) -> list[Effect]:
         """It could not be stored, and is to be handed over again later."""

@@ -66,20 +66,21 @@ class LinkCredit(ControlMessage):
 def check(mine: Greeting, theirs: Greeting, expected: Router | None = None) -> Refuse | None:
     """Returns the reason why there can be no link with this peer, or None."""
     if theirs.version != mine.version:
-        return Refuse("E_LINK_VERSION", f"link version {theirs.version}; this broker speaks {mine.version}")
+        return Refuse("E_LINK_VERSION", f"link version {theirs.version}; this broker requires {mine.version}")
     if theirs.network != mine.network:
-        return Refuse("E_LINK_NETWORK", f"network {theirs.network!r}; this broker belongs to {mine.network!r}")
+        return Refuse("E_LINK_NETWORK", f"network {theirs.network!r}; this broker is in {mine.network!r}")
     if theirs.router == mine.router:
         return Refuse("E_LINK_SELF", f"broker {mine.router} linked to itself, or two brokers have this id")
     if expected is not None and theirs.router != expected:
         return Refuse("E_LINK_IDENTITY", f"broker {theirs.router} answered where {expected} was expected")
     if (theirs.dial == 0) == (mine.dial == 0):
-        return Refuse("E_LINK_PROTOCOL", "exactly one side of a link has dialled")
+        return Refuse("E_LINK_PROTOCOL", "exactly one side of a link must have dialled")
     ours, others = dict(mine.parameters), dict(theirs.parameters)
     for name in sorted((ours.keys() | others.keys()) - MAY_DIFFER):
         if ours.get(name) != others.get(name) and ANY not in (ours.get(name), others.get(name)):
             return Refuse(
                 "E_LINK_PARAMETER",
-                f"{name} is {others.get(name, 'not set')} there and {ours.get(name, 'not set')} here",
+                f"{name} is {others.get(name, 'not set')} there and {ours.get(name, 'not set')} here; "
+                "set the same value on both brokers",
             )
     return None

@@ -1,4 +1,4 @@
-"""All links of a broker: who may be linked, and exactly one link to each peer.
+"""All links of a broker: admits peers, and keeps exactly one link to each.
 
 Two brokers that dial each other, or one that dials again before the other noticed that the old connection died,
 have two connections for a moment. Both ends must drop the same one without asking each other, so both rank a
@@ -7,7 +7,7 @@ later attempt. The loser is refused with E_LINK_DUPLICATE, and is not dialled ag
 
 Another incarnation of a linked peer has been started again, or is another broker that was given the same number by
 mistake: a *rival*. It waits while the linked one is pinged. If that one answers, both live: the rival is refused with
-E_LINK_NUMBER, and the operators of both are told. If it falls, or is silent until it is suspect, the rival is let in.
+E_LINK_NUMBER, which is reported on both sides. If it falls, or is silent until it is suspect, the rival is let in.
 
     links = Links(Greeting("net", router=1, incarnation=7), LinkOptions(), rng)
     effects = links.dial(now, "10.0.0.2:7300") + links.step(now, Accepted("in:1"))
@@ -46,7 +46,7 @@ class Links:
         """Keep a link to this address from now on."""
         name = f"to:{address}"
         if name in self._links:
-            raise UsageError("E_LINK_STATE", f"{address} is dialled already")
+            raise UsageError("E_LINK_STATE", f"a link to {address} exists already")
         link = Link(name, self.greeting, self.options, self._rng, address, expected, self._attempts)
         self._links[name] = link
         return link.start(now)
@@ -74,7 +74,7 @@ class Links:
         return found if found is not None and found.state in LIVE else None
 
     def peer_at(self, address: str) -> Router | None:
-        """Who is at the other end of the live link that was dialled to this address."""
+        """Returns the peer at the other end of the live link that was dialled to this address."""
         link = self._links.get(f"to:{address}")
         return link.peer.router if link is not None and link.peer is not None and link.state in LIVE else None
 
@@ -110,7 +110,7 @@ class Links:
 
     def _accept(self, now: float, connection: str) -> list[LinkEffect]:
         if connection in self._links or "#" in connection or connection.startswith("to:"):
-            raise UsageError("E_LINK_STATE", f"connection {connection!r}: the name is taken")
+            raise UsageError("E_LINK_STATE", f"connection name {connection!r} is in use already")
         if len(self._links) - len(self._chosen) >= ACCEPTED_MAX:
             return [fx.CloseLink(connection, "E_LINK_LIMIT")]
         link = Link(connection, self.greeting, self.options, self._rng)
@@ -152,7 +152,7 @@ class Links:
     # Two incarnations of a peer.
 
     def _challenge(self, now: float, old: Link, link: Link) -> list[LinkEffect]:
-        """Is the one that is linked still there? Of two that wait for the answer the greater stays."""
+        """Checks that the linked incarnation still answers. Of two rivals that wait for this, the greater stays."""
         assert link.peer is not None
         peer, out = link.peer.router, old.ping(now)
         other, _ = self._rivals.get(peer, (None, 0.0))

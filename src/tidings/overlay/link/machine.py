@@ -167,7 +167,7 @@ class Link:
         return [self._ping(now)] if self.state in LIVE else []
 
     def asked_and_answered(self, since: float) -> bool:
-        """Whether the peer has answered what it was asked at this time or later."""
+        """Reports whether the peer has answered what it was asked at this time or later."""
         return self.state is LinkState.UP and self._proved_at >= since - 0.001  # pings tell whole microseconds
 
     def enqueue(self, size_bytes: int) -> list[LinkEffect]:
@@ -179,7 +179,7 @@ class Link:
         return [fx.PushBack(self.peer.router)] if self.queue.paused and not before else []
 
     def consumed(self, size_bytes: int) -> list[LinkEffect]:
-        """So many bytes from the peer have been dealt with; it is told in portions of a quarter of the window."""
+        """Counts bytes from the peer that have been dealt with; grants credit by quarters of the window."""
         self._consumed_bytes += size_bytes
         if self.state not in LIVE or self._consumed_bytes < self.queue.window_bytes // 4:
             return []
@@ -192,7 +192,7 @@ class Link:
                 self._armed = None
                 return self._done(list(self._tick(now)))
             case fx.Authenticated() | fx.Denied() | fx.LinkAccepted():
-                raise UsageError("E_LINK_STATE", f"{type(told).__name__} is for the owner of link {self.name}")
+                raise UsageError("E_LINK_STATE", f"{type(told).__name__} must go to the owner of link {self.name}")
             case _ if told.connection != self.connection or self.state in (LinkState.DOWN, LinkState.CLOSED):
                 return []  # an echo of an attempt that is over
             case fx.Connected():
@@ -236,7 +236,7 @@ class Link:
             case _ if live:
                 assert self.peer is not None
                 return [fx.Arrived(self.peer.router, message)]
-        wrong = f"{type(message).__name__} while {self.state.value}"
+        wrong = f"unexpected {type(message).__name__} while {self.state.value}"
         return self.refuse(now, Refuse("E_LINK_PROTOCOL", wrong))
 
     def _refused(self, now: float, refusal: Refuse) -> list[LinkEffect]:
@@ -299,7 +299,7 @@ class Link:
         try:
             self.state = TRANSITIONS[self.state][trigger]
         except KeyError:
-            raise UsageError("E_LINK_STATE", f"link {self.name} is {self.state.value}: {trigger.value}?") from None
+            raise UsageError("E_LINK_STATE", f"link {self.name} is {self.state.value}, got {trigger.value}") from None
 
     def _greet(self, now: float) -> list[LinkEffect]:
         if self.dialled:

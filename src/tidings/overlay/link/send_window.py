@@ -1,7 +1,7 @@
-"""The books of a link's bounded send queue: what waits, what is in flight, when to push back.
+"""Accounting of a link's bounded send queue: messages waiting, messages in flight, and backpressure.
 
 A message waits until the peer's window has room, is in flight until the peer grants `Credit` for it, and then is
-forgotten. Above the high mark the sources that feed the queue are told to stop, at the low mark to go on: two marks,
+forgotten. Above the high mark the sources that feed the queue have to stop, at the low mark they go on: two marks,
 so that one message more or less does not switch them to and fro. What does not fit is refused, never dropped silently.
 
 >>> queue = SendQueue(window_bytes=100, high_bytes=150, low_bytes=90, bytes_max=200)
@@ -65,7 +65,7 @@ class SendQueue:
         return ready
 
     def credited(self, size: int) -> int:
-        """The peer is done with so many bytes; a peer that grants more than it was sent gains nothing by it."""
+        """Records bytes that the peer is done with; a peer that grants more than it was sent gains nothing by it."""
         done = min(size, self.in_flight_bytes)
         self.in_flight_bytes -= done
         if self.held_bytes <= self.low_bytes:

@@ -34,13 +34,16 @@ class IdSpace:
 
     def __post_init__(self) -> None:
         if not (1 <= self.bits <= 8 and self.digits >= 1 and self.digits * self.bits <= ID_BITS_MAX):
-            raise UsageError("E_PAN_IDS", f"{self.digits} digits of {self.bits} bits")
+            reason = (
+                f"{self.digits} digits of {self.bits} bits; at most {ID_BITS_MAX} bits in digits of 1 to 8 are valid"
+            )
+            raise UsageError("E_PAN_IDS", reason)
         object.__setattr__(self, "width", self.digits * self.bits)
         object.__setattr__(self, "size", 1 << self.digits * self.bits)
         object.__setattr__(self, "base", 1 << self.bits)
 
     def shared(self, a: int, b: int) -> int:
-        """How many leading digits are the same."""
+        """Returns the number of leading digits that are the same."""
         return (self.width - (a ^ b).bit_length()) // self.bits
 
     def digit(self, id: int, row: int) -> int:

@@ -5,12 +5,12 @@
     tick(now)                      when the timer "pan" rings
 
 Join. A newcomer asks the nearest node it can find from its one bootstrap contact to route `Enter` to its own id. Nodes
-on the way tell it rows of their tables, the last one its leaf set. The newcomer measures who is near, fills its tables,
-says Hello to everybody in them and tells them of each other: O(log N) messages.
+on the way tell it rows of their tables, the last one its leaf set. The newcomer measures which are near, fills its
+tables, says Hello to everybody in them and tells them of each other: O(log N) messages.
 
 Repair. Leaves exchange heartbeats that carry their leaf sets, so a hole closes with the first that comes. Table entries
 are probed now and then. A node looks itself up through a random acquaintance from time to time, which joins parts of
-the ring that have lost sight of each other. Who is gone is not believed to be back on others' word for a while.
+the ring that have lost sight of each other. A lost node is not believed to be back on others' word for a while.
 
 `route` gives a message to the live node numerically closest to a key, ring distance, the smaller id of two as near. As
 in Castro et al. (Exploiting network proximity in peer-to-peer overlay networks, 2002), less Pastry's neighbourhood set.
@@ -157,11 +157,11 @@ class Pan:
         return list(self._union().values())
 
     def next_hop(self, key: int) -> Contact | None:
-        """Where a message for this key goes from here; None: nowhere, this node is the closest."""
+        """Returns the next node on the way to this key; None: this node is the closest."""
         return self._next_hop(key, None)
 
     def second(self, key: int) -> Contact | None:
-        """Who is the closest to this key, as far as this node knows, but for itself."""
+        """Returns the node other than this one that is the closest to this key, as far as this node knows."""
         space = self.space
         return min(self.leaves, key=lambda one: (space.distance(one.id, key), one.id), default=None)
 
@@ -176,7 +176,7 @@ class Pan:
                 if self._requests.pop(token, None) is not None:
                     self._out.append(PanAnswered(token, payload))
             case Enter():
-                # Who is not in cannot let others in, and they ask again; but one that others count among them has come
+                # A node outside cannot let others in, and they ask again; but one that others count among them has come
                 # back before it was missed: two of these, each the closest to the other, must not wait for each other.
                 if self.joined or any(True for _ in self.leaves):
                     self._show_way(message)

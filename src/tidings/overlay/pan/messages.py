@@ -1,4 +1,4 @@
-"""What Pan nodes say to each other, and what a node asks of its driver."""
+"""Messages between Pan nodes, and effects that a node asks of its driver."""
 
 from dataclasses import dataclass
 from typing import TypeAlias

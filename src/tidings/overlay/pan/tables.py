@@ -1,6 +1,6 @@
-"""What a Pan node knows of the others: its leaf set and its routing table.
+"""Tables of the other nodes that a Pan node knows: its leaf set and its routing table.
 
-The leaf set has the nearest nodes on either side of the ring. It alone decides who is the closest to a key; the
+The leaf set has the nearest nodes on either side of the ring. It alone decides which is the closest to a key; the
 routing table only makes the way there short. Of several nodes that fit into a slot of the table the one with the least
 measured latency stays.
 
@@ -34,7 +34,7 @@ class LeafSet:
         return any(one.id == id for _, one in self._up) or any(one.id == id for _, one in self._down)
 
     def wants(self, id: int) -> bool:
-        """Whether it would be taken in."""
+        """Reports whether this id would be taken in."""
         if id == self._own or id in self:
             return False
         up = (id - self._own) % self._space.size
@@ -64,11 +64,11 @@ class LeafSet:
         return len(self._up) < self._half or len(self._down) < self._half
 
     def reach(self) -> float:
-        """How far leaves go to either side, on average; other nodes' will go about as far."""
+        """Returns how far leaves go to either side, on average; other nodes' will go about as far."""
         return (self._up[-1][0] + self._down[-1][0]) / 2 if self._up and self._down else 0
 
     def covers(self, key: int) -> bool:
-        """Whether the closest node to the key must be in here, or be this one."""
+        """Reports whether the closest node to the key must be in here, or be this one."""
         if len(self._up) < self._half or len(self._down) < self._half:
             return True  # so few nodes that all are in here
         up, down, size = self._up[-1][0], self._down[-1][0], self._space.size
@@ -112,7 +112,7 @@ class RoutingTable:
         return [one for (row, _), one in self._slots.items() if row == number]
 
     def wants(self, id: int) -> bool:
-        """Whether it could find a place if it is near: it is not in here and this is not its own id."""
+        """Reports whether this id could get a place if its node is near: it is neither in here nor the own id."""
         if id == self._own:
             return False
         held = self._slots.get(self.slot(id))

@@ -22,7 +22,7 @@ SEARCH_TRIES_MAX = 10_000
 
 def _nodes(count: int, least: int = 1) -> Graph:
     if count < least:
-        raise UsageError("E_GRAPH_SIZE", f"{count} nodes; this topology needs at least {least}")
+        raise UsageError("E_GRAPH_SIZE", f"this topology needs at least {least} nodes, not {count}")
     graph = Graph()
     for node in range(1, count + 1):
         graph.add_node(node)
@@ -152,7 +152,9 @@ def with_diameter(count: int, hops: int, rng: Random, extra_links: int) -> Graph
             _add_short_link(graph, near, rng)
         if diameter(graph) == hops:
             return graph
-    raise LimitError("E_GRAPH_SEARCH", f"no graph of {count} nodes and diameter {hops} in {SEARCH_TRIES_MAX} tries")
+    raise LimitError(
+        "E_GRAPH_SEARCH", f"no graph of {count} nodes and diameter {hops} found in {SEARCH_TRIES_MAX} tries"
+    )
 
 
 def _add_short_link(graph: Graph, near: dict[Node, dict[Node, float]], rng: Random) -> None:

@@ -43,13 +43,16 @@ class Graph:
     def add(self, a: Node, b: Node, latency_ms: float = 1.0, bandwidth_bytes_s: float | None = None) -> Edge:
         """Add an edge, and its ends where they are new."""
         if a == b:
-            raise UsageError("E_GRAPH_LOOP", f"an edge from {a} to itself")
+            raise UsageError("E_GRAPH_LOOP", f"an edge cannot link {a} to itself")
         if a in self._neighbours and b in self._neighbours[a]:
             raise UsageError("E_GRAPH_DUPLICATE", f"an edge between {a} and {b} exists already")
         if not 0 <= latency_ms < float("inf"):
-            raise UsageError("E_GRAPH_LATENCY", f"latency_ms {latency_ms} between {a} and {b}")
+            raise UsageError(
+                "E_GRAPH_LATENCY", f"latency_ms between {a} and {b} must be finite and at least 0, not {latency_ms}"
+            )
         if bandwidth_bytes_s is not None and not 0 < bandwidth_bytes_s < float("inf"):
-            raise UsageError("E_GRAPH_BANDWIDTH", f"bandwidth_bytes_s {bandwidth_bytes_s} between {a} and {b}")
+            reason = f"bandwidth_bytes_s between {a} and {b} must be finite and above 0, not {bandwidth_bytes_s}"
+            raise UsageError("E_GRAPH_BANDWIDTH", reason)
         edge = Edge(a, b, float(latency_ms), None if bandwidth_bytes_s is None else float(bandwidth_bytes_s))
         self._neighbours.setdefault(a, {})[b] = edge
         self._neighbours.setdefault(b, {})[a] = edge

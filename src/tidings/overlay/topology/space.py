@@ -30,7 +30,7 @@ class Points:
 
     def latency_ms(self, a: Node, b: Node) -> float:
         if not (isinstance(a, int) and isinstance(b, int)):
-            raise UsageError("E_GRAPH_UNKNOWN", f"points have numbers, not {a!r} and {b!r}")
+            raise UsageError("E_GRAPH_UNKNOWN", f"points must be given by number, not as {a!r} and {b!r}")
         p, q = self.positions[a], self.positions[b]
         if self.spherical:  # the arc between unit vectors; half a great circle is the farthest
             cosine = sum(x * y for x, y in zip(p, q, strict=True))

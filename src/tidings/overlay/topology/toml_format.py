@@ -60,7 +60,7 @@ def from_dict(data: dict[str, Any]) -> Graph:
     areas = _list(data, "areas")
     if areas:
         if len(areas) != len(graph) or not all(type(area) is int for area in areas):
-            raise UsageError("E_TOPOLOGY", "areas must be one whole number a node")
+            raise UsageError("E_TOPOLOGY", "areas must have one whole number for each node")
         graph.areas = dict(zip(graph, areas, strict=True))
     return graph
 
@@ -111,7 +111,7 @@ def _node(value: object) -> Node:
         raise UsageError("E_TOPOLOGY", f"a node is a whole number or a name, not {value!r}")
     if isinstance(value, str) and not _is_name(value):
         wanted = f"1 to {NAME_LENGTH_MAX} printable characters without / and \\, of which the first is no full stop"
-        raise UsageError("E_TOPOLOGY", f"{value!r} is no name of a node: {wanted}")
+        raise UsageError("E_TOPOLOGY", f"{value!r} is not a valid node name; use {wanted}")
     return value
 
 

@@ -22,7 +22,7 @@ from tidings.routing.effects import Effect
 
 
 def aggregate(sets: Iterable[Elements], rows_max: int) -> set[Elements]:
-    """At most so many sets, such that whatever contains one of the given sets contains one of these.
+    """Returns at most `rows_max` sets, such that whatever contains one of the given sets contains one of these.
 
     Sets that share an element become that element alone: the rarest shared elements first, which say the most.
 
@@ -48,7 +48,7 @@ def aggregate(sets: Iterable[Elements], rows_max: int) -> set[Elements]:
                 kept.difference_update(inside)
                 kept.add(frozenset({element}))
             if count > 2 * shared[0][0] and len(kept) > rows_max:
-                break  # count anew: the rare ones are used up, and what is left has changed
+                break  # count again: the rare ones are used up, and what is left has changed
     return minimal_sets(kept)
 
 
@@ -59,7 +59,7 @@ class Border:
         self.inside, self.outside, self.rows_max = inside, outside, rows_max
 
     def changed(self, now: float) -> tuple[list[Effect], list[Effect]]:
-        """What to do inside and outside: each side is told what the other wants, unless it knows."""
+        """Returns the effects inside and outside that tell each side what the other wants, unless it knows."""
         cluster = [self.inside.local_rows(), *self.inside.predicates.values()]
         return (
             self.inside.also(now, self._summary(self.outside.predicates.values(), self.inside.encoding)),

@@ -54,7 +54,7 @@ class Field:
 def _number(name: str, limit: int) -> Field:
     def put(out: bytearray, value: int) -> None:
         if not 0 <= value <= limit:
-            raise UsageError("E_CONTROL_RANGE", f"{value} is not from 0 to {limit}")
+            raise UsageError("E_CONTROL_RANGE", f"{value} is out of range; valid are 0 to {limit}")
         put_varint(out, value)
 
     return Field(name, put, lambda reader: reader.varint(limit))

@@ -46,7 +46,7 @@ class FloodOptions:
     retransmit_ms: float = 500
     summary_ms: float = 15_000
     overrule_ms: float = 5_000  # between two times that what someone else said in our name is overruled
-    log_items_max: int = LOG_ITEMS_MAX  # differences after a whole state, before it is said anew; the same everywhere
+    log_items_max: int = LOG_ITEMS_MAX  # differences after a whole state, before it is sent whole again; equal on all
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class _Log:
         return self.items[-1].version
 
     def after(self, version: Version) -> list[FloodItem]:
-        """What someone lacks who has this version."""
+        """Returns the items that a neighbour with this version lacks."""
         first = self.items[0].version
         if version >= first and version.incarnation == first.incarnation:
             return self.items[version.sequence - first.sequence + 1 :]
@@ -83,7 +83,7 @@ class Flood:
         self._soonest = inf  # of the deadlines set since the alarm was
 
     def state(self, topic: int) -> dict[Router, Version]:
-        """Who is known under a topic, and how recent that is."""
+        """Returns the routers known under a topic, and how recent their state is."""
         return {origin: log.version for (about, origin), log in self._logs.items() if about == topic}
 
     # The doors.
@@ -123,7 +123,7 @@ class Flood:
             case FloodSummary():
                 return self._done(list(self._receive_summary(now, neighbour, message)))
             case _:
-                raise UsageError("E_FLOOD_MESSAGE", f"{type(message).__name__} is no message of the flood")
+                raise UsageError("E_FLOOD_MESSAGE", f"{type(message).__name__} is not a flood message")
 
     def tick(self, now: float) -> list[Effect]:
         self.alarm.rang()
@@ -159,7 +159,7 @@ class Flood:
         elif not item.full and item.version != Version(have.incarnation, have.sequence + 1):
             yield Send(neighbour, FloodSummary((Known(*key, have),), whole=False))  # something between is missing
         elif self._refuses(log, item):
-            yield Report("E_FLOOD_LIMIT", f"router {item.origin}, topic {item.topic}: too many items")
+            yield Report("E_FLOOD_LIMIT", f"item refused, too many are kept: router {item.origin}, topic {item.topic}")
         else:
             yield from self._store(now, item)
             self._acknowledged(neighbour, key, item.version)
@@ -187,7 +187,7 @@ class Flood:
             yield from self._catch_up(now, neighbour, key, item.version)
 
     def _overrule(self, now: float) -> list[Effect]:
-        """Someone spoke in our name: take a later incarnation, and say everything again."""
+        """Takes a later incarnation and publishes everything again, since another broker used this one's number."""
         self._overrule_at, self._overruled_at = inf, now
         self.incarnation = max(self.incarnation, min(self._stranger + 1, INCARNATION_MAX))
         out: list[Effect] = [Report("E_FLOOD_IDENTITY", stolen_number(self.router))]
@@ -279,8 +279,9 @@ class Flood:
 
 
 def stolen_number(router: Router) -> str:
-    """What to tell the operator of a router of which others know what it never said."""
+    """Returns the report for the operator of a router of which others hold state that it never published."""
     return (
-        f"others know something of broker {router} that it never said: another broker has the number {router} too, or "
-        "this one has lost its data and its clock was set back; what it says itself replaces it now"
+        f"other brokers hold state of broker {router} that it never published: either another broker has the id "
+        f"{router} too (give one of them another id), or this one has lost its data and its clock was set back; what "
+        "it publishes itself replaces that state now"
     )

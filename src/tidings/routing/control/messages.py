@@ -15,7 +15,7 @@ from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPin
 
 
 class Topic(IntEnum):
-    """What a flooded item is about. Numbers below 128 are given here, the others are free for experiments."""
+    """Subjects of flooded items. Numbers below 128 are given here, the others are free for experiments."""
 
     LINKS = 1  # a router's live links and their costs: link-state
     PREDICATES = 2  # a router's encoded interests: B-DRP
@@ -53,7 +53,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FloodSummary(ControlMessage):
-    """What the sender has; the receiver sends what is newer."""
+    """Versions that the sender has; the receiver sends what is newer."""
 
     known: tuple[Known, ...]
     whole: bool  # False: only about the items named here

@@ -1,4 +1,4 @@
-"""Active covering: a neighbour is told the widest subscriptions and no others, so tables are as small as can be."""
+"""Active covering: a neighbour gets the widest subscriptions and no others, so tables are as small as can be."""
 
 from collections.abc import Iterable
 

@@ -4,7 +4,7 @@ Advertisements are flooded over the tree; subscriptions go towards the advertise
 policy lets them; publications follow subscriptions back. `source` is the neighbour a message came from, None for a
 client of this broker.
 
-The overlay is a tree. In a graph with cycles it is one of its spanning trees, chosen anew after a failure
+The overlay is a tree. In a graph with cycles it is one of its spanning trees, chosen again after a failure
 (spanning.py), and brokers hear of that at different times. A link is therefore open only while both ends are known
 to be on the same tree, by a handshake: each says Join with the tree's epoch, a session number that grows with each tree
 it joins, and the session it heard from the other. What arrives over a link that is not open is dropped. So every
@@ -123,7 +123,7 @@ class CoveringMachine:
         if self.borders.pop(neighbour, None) is None:
             return
         gone = self.table.from_hop(neighbour)
-        for entry in gone:  # all of them first, so that none is told to others in place of another
+        for entry in gone:  # all of them first, so that none is sent to others in place of another
             self.table.remove(entry.id)
         for entry in gone:
             self._withdraw(entry, None)
@@ -215,7 +215,7 @@ class CoveringMachine:
         filter, hop = self.advertisements.get(message.id, (None, None))
         if filter is None or hop != source:
             if source is None:
-                raise UsageError("E_COVERING_ID", f"no client here made advertisement {message.id}")
+                raise UsageError("E_COVERING_ID", f"advertisement {message.id} is unknown: no client here made it")
             return
         del self.advertisements[message.id]
         for border in self._others(source):
@@ -242,7 +242,7 @@ class CoveringMachine:
         entry = self.table.entries.get(message.id)
         if entry is None or entry.hop != source:
             if source is None:
-                raise UsageError("E_COVERING_ID", f"no client here made subscription {message.id}")
+                raise UsageError("E_COVERING_ID", f"subscription {message.id} is unknown: no client here made it")
             return
         self.table.remove(entry.id)
         self._withdraw(entry, self.policy.leave(entry.id) if source is None else message.prunes)
@@ -260,7 +260,9 @@ class CoveringMachine:
         if source is None:
             filter, hop = self.advertisements.get(message.advertisement, (None, None))
             if filter is None or hop is not None or not filter.matches(batch.attributes(0), run):
-                raise UsageError("E_COVERING_UNADVERTISED", f"not what {message.advertisement} advertised")
+                raise UsageError(
+                    "E_COVERING_UNADVERTISED", f"no match for a local advertisement {message.advertisement}"
+                )
         matched = [entry for entry in self.table.match(batch) if source is None or entry.hop != source]
         if source is None:
             message = CoveringPublication(message.advertisement, 0, 0, message.message)

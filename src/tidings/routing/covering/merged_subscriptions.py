@@ -1,6 +1,6 @@
 """A broker's own subscriptions, merged perfectly: as few filters as can be that match exactly what all of them match.
 
-Clients are served by what they asked for, so what other brokers are told need only be the union. Adjacent filters
+Clients are served by what they asked for, so other brokers need to know no more than the union. Adjacent filters
 (`price < 10` and `price = 10`) become one (`tidings.model.merging`); what others cover goes. No message more is brought
 here than without it. Merging compares all with all: beyond CONJUNCTIONS_MAX filters pass as they are.
 
@@ -40,7 +40,7 @@ class MergedInterests:
             self._stale = True
 
     def changes(self) -> tuple[list[Predicate], list[Predicate]]:
-        """What is to be subscribed to since the last time, and then to be taken back."""
+        """Returns what is to be subscribed to since the last call, and what is to be taken back after that."""
         if not self._stale:
             return [], []
         self._stale = False

@@ -1,7 +1,7 @@
-"""What covering brokers say to each other, and what their clients ask for: the same records.
+"""Messages between covering brokers; what their clients ask for uses the same records.
 
 Ids are (router, number): the router of the client's broker and a number that it never uses twice, so it counts on
-from its incarnation, shifted, when it starts anew. A subscription that was taken back may live on elsewhere.
+from its incarnation, shifted, when it restarts. A subscription that was taken back may live on elsewhere.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class FilterId(NamedTuple):
 
 
 class Prune(NamedTuple):
-    """Take the subscription back so many hops further towards this advertisement; beyond, it stays."""
+    """Takes the subscription back this many hops further towards this advertisement; beyond, it stays."""
 
     advertisement: AdvertisementId
     hops: int
@@ -62,7 +62,7 @@ class CoveringUnsubscribe(ControlMessage):
 
 @dataclass(frozen=True, slots=True)
 class Packed(ControlMessage):
-    """What one step has to say to one neighbour, in this order."""
+    """All changes of one step for one neighbour, in this order."""
 
     changes: tuple[CoveringSubscribe | CoveringUnsubscribe, ...]
 

@@ -19,5 +19,5 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 
 def make_policy(name: str) -> Policy:
     if name not in POLICIES:
-        raise UsageError("E_COVERING_POLICY", f"{name} is not one of {', '.join(POLICIES)}")
+        raise UsageError("E_COVERING_POLICY", f"unknown policy {name!r}; use one of {', '.join(POLICIES)}")
     return POLICIES[name]()

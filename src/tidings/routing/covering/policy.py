@@ -1,6 +1,6 @@
-"""The face of a policy, which is also the policy `none`: everything is forwarded.
+"""The interface of a policy, which is also the policy `none`: everything is forwarded.
 
-A policy decides what a neighbour is told when a subscription comes, goes, or becomes of interest to it. Each method
+A policy decides what to send to a neighbour when a subscription comes, goes, or becomes of interest to it. Each method
 changes the border and returns what to say to the neighbour, in this order. It is only asked about borders other than
 the one a subscription came from, and when a subscription goes it is no longer in the table.
 """

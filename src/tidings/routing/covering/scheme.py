@@ -242,7 +242,7 @@ def encoded(message: CoveringMessage) -> list[bytes]:
 
 
 def _of_queues(predicate: Predicate) -> bool:
-    """A queue belongs to one broker: nobody else need know who waits for it."""
+    """Reports whether it is about queues. A queue belongs to one broker: no other needs to know of its consumers."""
     return any(one.name == QUEUE_ATTRIBUTE for each in predicate.conjunctions for one in each)
 
 

@@ -10,10 +10,9 @@ let through is wanted by others as well (Property 3). So S is replaced near its 
 How far the first part reaches, for each advertisement, follows from the window (window.py) and travels with the
 unsubscription; each hop takes one off (Algorithm 1). The broker where it stops keeps S towards the next one in
 `NeighbourTable.preserved`. It lets S go when S covers nothing there any more, or when too much of what S lets through
-is in
-vain (preserved.py), and does so by one hop: the next broker then finds itself where this one was, with its own table
-and its own count. What the first estimate had wrong is thus corrected step by step, and never by a burst over many
-hops.
+is in vain (preserved_subscriptions.py), and does so by one hop: the next broker then finds itself where this one was,
+with its own table and its own count. What the first estimate had wrong is thus corrected step by step, and never by a
+burst over many hops.
 """
 
 from collections.abc import Iterable
@@ -30,7 +29,7 @@ from tidings.routing.covering.window import DeliveryWindow
 @dataclass(frozen=True, slots=True)
 class SelectiveOptions:
     phi: float = 0.9  # similarity from which on a subscription is preserved; 1 − φ bounds false positives
-    count_small: int = 1  # where no publication met more brokers with others who want it, prune nothing
+    count_small: int = 1  # where no publication met more brokers with other subscribers to it, prune nothing
     window_age_ms: float = 3_600_000.0
     window_size_max: int = 20_000
     bucket_depth: float = 10.0  # false positives borne in a row

@@ -1,4 +1,4 @@
-"""Which tree to route on: the minimum spanning tree of a broker's part of the overlay, the same for all brokers in it.
+"""The tree to route on: the minimum spanning tree of a broker's part of the overlay, the same for all brokers in it.
 
 Every broker that knows the same links finds the same tree: edges are ordered by cost, then by their ends. The epoch
 names the tree: 64 bits of hash of its edges, so brokers that see the same tree agree on the epoch without talking.
@@ -25,7 +25,7 @@ class SpanningTree:
 
 
 class _Parts:
-    """Which nodes are connected (union-find)."""
+    """Sets of connected nodes (union-find)."""
 
     def __init__(self) -> None:
         self._above: dict[Router, Router] = {}
@@ -39,7 +39,7 @@ class _Parts:
         return node
 
     def join(self, a: Router, b: Router) -> bool:
-        """Whether they were apart."""
+        """Connects two nodes; reports whether they were apart."""
         a, b = self.of(a), self.of(b)
         self._above[a] = b
         return a != b
@@ -57,6 +57,6 @@ def spanning_tree(router: Router, links: Iterable[tuple[Router, Router, int]]) -
 
 
 def is_tree(links: Iterable[tuple[Router, Router]]) -> bool:
-    """Whether there is no cycle (several parts are allowed)."""
+    """Reports whether there is no cycle (several parts are allowed)."""
     parts = _Parts()
     return all(parts.join(a, b) for a, b in {(min(link), max(link)) for link in links})

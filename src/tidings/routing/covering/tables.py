@@ -1,10 +1,10 @@
-"""The tables of a covering broker: which subscriptions came from where, and what it told each neighbour.
+"""The tables of a covering broker: the subscriptions with their sources, and what it told each neighbour.
 
 `CoveringTable` is the paper's PRT: every subscription known here with its last hop (None: a client of this broker), as
-an index
-for covering and as a matcher for messages. A `NeighbourTable` is one neighbour: the advertisements whose last hop it is
-(that neighbour's part of the SRT) and the subscriptions it was told and has not been told to forget. What a broker has
-told a neighbour is what the neighbour's table has of it, messages on the way apart, and all policies keep one promise:
+an index for covering and as a matcher for messages. A `NeighbourTable` is one neighbour: the advertisements whose last
+hop it is (that neighbour's part of the SRT) and the subscriptions it was told and has not been told to forget. What a
+broker has told a neighbour is what the neighbour's table has of it, messages on the way apart, and all policies keep
+one promise:
 
     every subscription that did not come from the neighbour, and that one of its advertisements may serve,
     is covered by one the neighbour was told.
@@ -81,11 +81,11 @@ class NeighbourTable:
         self.preserved = Preserved()  # of those told, the ones that nobody here wants any more
 
     def wants(self, filter: Predicate) -> bool:
-        """Whether something advertised from there may match."""
+        """Reports whether something advertised from there may match."""
         return next(self.advertised.intersecting(filter), None) is not None
 
     def covered(self, filter: Predicate) -> bool:
-        """Whether the neighbour has been told something that covers this."""
+        """Reports whether the neighbour has been told something that covers this."""
         return next(self.told.covering(filter), None) is not None
 
     def forget(self, id: FilterId) -> Predicate:

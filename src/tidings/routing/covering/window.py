@@ -1,4 +1,4 @@
-"""What a subscriber's broker remembers of delivered publications: a sliding window, bounded in age and in size.
+"""Memory of delivered publications at a subscriber's broker: a sliding window, bounded in age and in size.
 
 For each publication handed to a subscription: when, under which advertisement, and the distance and count with which it
 arrived (the paper's Table I, without the publication's id, which nothing reads). From it follows how far an

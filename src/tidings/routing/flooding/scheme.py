@@ -1,8 +1,8 @@
 """Controlled flooding, as ActiveMQ's network of brokers does it: the scheme to compare with.
 
-A broker passes a message to every neighbour behind which somebody is interested, each broker matches it anew, and who
-gets it a second time drops it. "Behind" a neighbour are the routers that can be reached through it without coming back
-here; in a ring that is everyone on both sides, which is what makes this scheme expensive where there are cycles.
+A broker passes a message to every neighbour behind which somebody is interested; each broker matches it again, and
+drops it when it comes a second time. "Behind" a neighbour are the routers that can be reached through it without coming
+back here; in a ring that is everyone on both sides, which is what makes this scheme expensive where there are cycles.
 
 Advertisement is B-DRP's. Only the tables differ: rows lead to neighbours, not to routers. The map of the network comes
 from link-state unicast, and is looked at again every `refresh_ms`, since links that no route uses matter here too.
@@ -95,7 +95,7 @@ class Flooding:
 
 
 def behind(links: Mapping[Router, Mapping[Router, int]], me: Router, neighbour: Router) -> set[Router]:
-    """Who can be reached through the neighbour without coming back here, over links that both ends confirm.
+    """Returns the routers reached through the neighbour without coming back here, over links that both ends confirm.
 
     >>> sorted(behind({1: {2: 1, 3: 1}, 2: {1: 1, 4: 1}, 3: {1: 1}, 4: {2: 1}}, 1, 2))
     [2, 4]

@@ -1,4 +1,4 @@
-"""Persistent events at one broker: who has them from here, and who has not said yet that they are safe.
+"""Persistent events at one broker: the hops that have them from here, and those that have yet to confirm their safety.
 
 A broker keeps a persistent event until everybody it passed it to has answered `Settled`, which they do when the same is
 true for them; so the broker where it was published has it as long as anyone on its way still needs it. Whoever
@@ -31,13 +31,13 @@ class Item:
     answered: set[Hop] = field(default_factory=set)
 
     def comes_from(self, source: Hop, flags: Flags) -> None:
-        """Who has it for these subscriptions need not be given it for them."""
+        """Records that this hop has the event for these subscriptions: it need not be passed there for them."""
         if isinstance(source, int):
             before = self.passed.get(source, (False, False))
             self.passed[source] = (before[0] or flags[0], before[1] or flags[1])
 
     def sends(self, hop: Hop, flags: Flags) -> bool:
-        """Whether it is to be passed on to this hop now, for more than it was passed on for already."""
+        """Reports whether it is to be passed on to this hop now, for more than it was passed on for already."""
         before = self.passed.get(hop)
         if before is not None and before[0] >= flags[0] and before[1] >= flags[1]:
             return False
@@ -46,7 +46,7 @@ class Item:
         return True
 
     def once_more(self, now: float, unsettled_until: float) -> bool:
-        """Whether it has to be passed on again to all who have it, because ways have changed since."""
+        """Reports whether it has to be passed on again to all that have it, because ways have changed since."""
         if unsettled_until <= self.since:
             return False
         self.since = now
@@ -99,7 +99,7 @@ class Custodian:
             item.passed.pop(None, None)
 
     def lost(self, neighbour: Router) -> None:
-        """What it was given it may have lost; and nobody waits there for an answer."""
+        """Forgets what was passed to this neighbour, which may have lost it, and waits for no answer from there."""
         for item in self.items():
             item.waiting.discard(neighbour)
             item.answered.discard(neighbour)

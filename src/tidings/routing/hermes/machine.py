@@ -106,7 +106,7 @@ class Hermes:
 
         def with_parent(now: float, answer: TypeAnswer) -> None:
             if answer.code:
-                reason = f"the parent {event_type.parent!r} of event type {event_type.name!r} is not known"
+                reason = f"the parent {event_type.parent!r} of event type {event_type.name!r} is unknown; add it first"
                 unknown = answer.code == "E_TYPE_UNKNOWN"
                 self._finish(token, TypeAnswer((), "E_TYPE_PARENT", reason) if unknown else answer)
                 return
@@ -149,7 +149,7 @@ class Hermes:
                 self._advertised[name] += 1
                 self.registry.use(name)
                 self.trees.add(now, name, InterestKind.ADVERTISED, None, ALWAYS)
-                if self._advertised[name] == 1:  # done when it is known here who wants its events
+                if self._advertised[name] == 1:  # done when it is known here where its events are wanted
                     self._echo(now, name, lambda: self._finish(token, answer))
                     return
             self._finish(token, answer)
@@ -190,7 +190,7 @@ class Hermes:
 
     def unsubscribe(self, now: float, id: HermesSubscriptionId) -> list[HermesEffect]:
         if id not in self._subscriptions:
-            raise UsageError("E_HERMES_ID", f"no client here made subscription {id}")
+            raise UsageError("E_HERMES_ID", f"subscription {id} is unknown: no client here made it")
         name, filter = self._subscriptions.pop(id)
         kind, wanted = (InterestKind.TYPE, ALWAYS) if filter is None else (InterestKind.FILTER, filter)
         same = self._local[name, kind]
@@ -322,7 +322,7 @@ class Hermes:
                         self._questions.ask(left, lambda now, answer: None)
                 case Verb.HEIR:
                     self.trees.heir(now, request.name, request.chain[-1].name)
-                    self._tell_parent(request.chain[:-1])  # even if all who have asked for the type itself are gone
+                    self._tell_parent(request.chain[:-1])  # even if all that asked for the type itself are gone
                 case Verb.DISINHERIT:
                     self.trees.disinherit(now, request.name, request.chain[-1].name)
                 case Verb.GET | Verb.USE | Verb.UNUSE:

@@ -1,4 +1,4 @@
-"""What Hermes brokers say to each other, and what a broker's machine asks of its driver.
+"""Messages between Hermes brokers, and effects that a broker's machine asks of its driver.
 
 Along the overlay's links travel `Tell` and `Untell`, which change what the neighbour knows of interests in a type, and
 publications. What concerns a type itself goes to its rendezvous node as a request that is answered (`TypeRequest`).
@@ -18,7 +18,7 @@ __all__ = ["Send"]
 
 
 class InterestKind(IntEnum):
-    """Of what is told about a type."""
+    """Kinds of interest in a type that brokers tell each other."""
 
     ADVERTISED = 1  # events come from here; goes towards the rendezvous node
     TYPE = 2  # all events are wanted; goes towards the rendezvous node
@@ -77,7 +77,7 @@ class Settled(ControlMessage):
 @dataclass(frozen=True, slots=True)
 class EchoEvent(ControlMessage):
     """Goes to the rendezvous node, and back the same way behind all that was told: then a new publisher's broker knows
-    who wants its events."""
+    where its events are wanted."""
 
     type: str
     number: int  # of the sender; it comes back with it
@@ -86,8 +86,8 @@ class EchoEvent(ControlMessage):
 
 @dataclass(frozen=True, slots=True)
 class Estate(ControlMessage):
-    """What a rendezvous node knows of a type, for the broker that would take its place; all of it, in place of what was
-    said before."""
+    """The knowledge of a rendezvous node about a type, for the broker that would take its place; all of it, in place of
+    what was said before."""
 
     type: str
     chain: tuple[EventType, ...] = ()  # the type and its ancestors, the root first; empty: there is no such type
@@ -150,7 +150,7 @@ class HermesHandOver:
 
 @dataclass(frozen=True, slots=True)
 class RequestDone:
-    """What a client asked for under this token is done, or why not."""
+    """The request of a client under this token is done, or has failed with this error."""
 
     token: int
     error: TidingsError | None = None
@@ -158,7 +158,7 @@ class RequestDone:
 
 @dataclass(frozen=True, slots=True)
 class HermesSafe:
-    """A persistent event published here has reached all who want it."""
+    """A persistent event published here has reached all its subscribers."""
 
     tag: bytes
 

@@ -33,7 +33,7 @@ class PendingLookups:
     def answered(self, now: float, token: int, answer: TypeAnswer | None) -> None:
         """None: there was none."""
         request, then = self._waiting.pop(token)
-        then(now, answer or TypeAnswer((), "E_TYPE_UNREACHABLE", f"nobody answers for event type {request.name!r}"))
+        then(now, answer or TypeAnswer((), "E_TYPE_UNREACHABLE", f"no broker answers for event type {request.name!r}"))
 
     def tick(self) -> None:
         unsure, self._unsure = self._unsure, []

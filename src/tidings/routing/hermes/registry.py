@@ -67,7 +67,7 @@ class Registry:
             self.disown(name)
 
     def is_owned(self, name: str) -> bool:
-        """Whether it was added here."""
+        """Reports whether the type was added here."""
         return name in self._owned
 
     def owned(self) -> list[Chain]:
@@ -81,7 +81,7 @@ class Registry:
         self._used[name] += 1
 
     def unuse(self, name: str) -> bool:
-        """Whether nobody here uses it any more."""
+        """Ends one use; reports whether no client here uses the type any more."""
         self._used[name] -= 1
         return self._used[name] == 0
 
@@ -96,12 +96,12 @@ class Registry:
         return TypeAnswer(self._chains[name])
 
     def kept(self) -> list[tuple[Chain, bool]]:
-        """What to say again to rendezvous nodes, and whether clients here use it."""
+        """Returns the types to repeat to their rendezvous nodes, and whether clients here use them."""
         names = [name for name in self._chains if name in self._owned or self._used[name]]
         return [(self._chains[name], self._used[name] > 0) for name in names]
 
     def missed(self) -> list[str]:
-        """What clients here use although there was no such type when it was last asked for."""
+        """Returns the types that clients here use although they did not exist when last asked for."""
         return [name for name, count in self._used.items() if count > 0 and name not in self._chains]
 
     def expire(self, now: float) -> None:
@@ -119,7 +119,7 @@ class Registry:
             self._heirs[name] = {child: one for child, one in subtypes.items() if one[1] > now}
 
     def hand_over(self, mine: Callable[[str], bool]) -> list[TypeRequest]:
-        """What to tell the brokers that have become rendezvous nodes in this one's place."""
+        """Forgets types that have another rendezvous node now; returns the requests that hand them over."""
         gone = [name for name in self.held() if not mine(name)]
         requests = [request for name in gone for request in requests_of(self.estate(name))]
         for name in gone:
@@ -132,7 +132,7 @@ class Registry:
         return sorted(self._kept.keys() | self._heirs.keys())
 
     def estate(self, name: str) -> Estate:
-        """What it knows of one."""
+        """Returns all that this broker knows of a type as its rendezvous node."""
         chain, _ = self._kept.get(name, ((), 0.0))
         subtypes = sorted(self._heirs.get(name, {}).items())
         return Estate(name, chain, tuple(one for _, (one, _) in subtypes), tuple(sorted(self._users.get(name, {}))))
@@ -143,11 +143,12 @@ class Registry:
         name, until = request.name, now + self._options.types_ms
         known, _ = self._kept.get(name, ((), 0.0))
         if request.verb in _WITH_TYPE and not request.chain:
-            return TypeAnswer((), "E_TYPE_REQUEST", f"a request about {name!r} without its type")
+            return TypeAnswer((), "E_TYPE_REQUEST", f"a request about event type {name!r} must carry the type")
         match request.verb:
             case Verb.ADD | Verb.KEEP:
                 if request.chain[-1].name != name:
-                    return TypeAnswer((), "E_TYPE_REQUEST", f"event type {name!r} is not what was sent")
+                    reason = f"a request about event type {name!r} carries type {request.chain[-1].name!r}"
+                    return TypeAnswer((), "E_TYPE_REQUEST", reason)
                 if request.verb is Verb.KEEP and name in self._removed:
                     return _unknown(name)
                 if known and known != request.chain:
@@ -168,7 +169,7 @@ class Registry:
                 if not known:
                     return _unknown(name)
                 if subtypes := self._heirs.get(name):
-                    reason = f"event type {name!r} has subtypes, such as {min(subtypes)!r}"
+                    reason = f"event type {name!r} has subtypes, such as {min(subtypes)!r}; remove these first"
                     return TypeAnswer((), "E_TYPE_SUBTYPES", reason)
                 if users := self._users.get(name):
                     who = ", ".join(map(str, sorted(users)))
@@ -192,7 +193,7 @@ class Registry:
 
 
 def requests_of(estate: Estate) -> list[TypeRequest]:
-    """By which another rendezvous node learns the same."""
+    """Returns the requests by which another rendezvous node learns the same."""
     name = estate.type
     added = [TypeRequest(Verb.ADD, name, estate.chain)] if estate.chain else []
     subtypes = [TypeRequest(Verb.HEIR, name, chain) for chain in estate.subtypes]

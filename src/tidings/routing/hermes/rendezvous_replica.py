@@ -1,4 +1,4 @@
-"""What rendezvous nodes know, kept a second time: by the broker that would take their place.
+"""Replica of the knowledge of rendezvous nodes, kept by the broker that would take their place.
 
 A type's subtypes and users are known to its rendezvous node only, and would be said again with the next refresh. So
 that nobody waits for that when it is lost, it tells the next closest broker (`Estate`) whenever this changes, and with
@@ -19,7 +19,7 @@ class RendezvousReplica:
         self._kept: dict[str, tuple[Estate, float]] = {}  # of others', until when
 
     def news(self, to: Router, estate: Estate) -> bool:
-        """Whether that broker was not told so yet."""
+        """Notes what that broker will be told of a type; reports whether it was not told so yet."""
         if not estate.chain and not estate.subtypes:
             return self._told.pop(estate.type, None) is not None
         before, self._told[estate.type] = self._told.get(estate.type), (to, estate)
@@ -32,6 +32,6 @@ class RendezvousReplica:
             self._kept.pop(estate.type, None)
 
     def take(self, now: float, mine: Callable[[str], bool]) -> list[Estate]:
-        """What was kept of types that are this broker's now."""
+        """Takes out and returns what was kept of types that are this broker's now."""
         self._kept = {name: one for name, one in self._kept.items() if one[1] > now}
         return [self._kept.pop(name)[0] for name in list(self._kept) if mine(name)]

@@ -4,8 +4,7 @@ The machine thinks in types, subscriptions and requests to rendezvous nodes; a n
 This stands between:
 
 - A subscription to the topics of a type (tidings.model.event_type_topics) is one to the type; with a selector, one by
-type
-  and attributes. All others are B-DRP's, as are messages to other topics: its tables are kept beside.
+  type and attributes. All others are B-DRP's, as are messages to other topics: its tables are kept beside.
 - One event may come by several trees, for several subscriptions here. The first that comes is for all of them; those
   after it are known again by the message's id: here if it is not persistent, otherwise where it is stored.
 - What cannot be done because nobody answers (a subscription recovered from the store while the network is still out of
@@ -103,7 +102,7 @@ class HermesScheme:
 
     @property
     def waiting(self) -> int:
-        """How many subscriptions are not made yet, and how many requests not answered."""
+        """Number of subscriptions not made yet plus requests not answered yet."""
         return len(self._unmade) + self.machine.waiting
 
     def start(self, now: float) -> list[Effect]:
@@ -180,7 +179,10 @@ class HermesScheme:
         try:
             answer = None if payload is None else decode_answer(payload)
         except CodecError as error:
-            return [Report("E_SCHEME_MESSAGE", f"an answer makes no sense: {error}"), *self.answered(now, token, None)]
+            return [
+                Report("E_SCHEME_MESSAGE", f"invalid answer of a rendezvous node: {error}"),
+                *self.answered(now, token, None),
+            ]
         return self._do(now, self.machine.answered(now, token, answer))
 
     def _ask_late(self, now: float) -> list[Effect]:
@@ -275,7 +277,7 @@ class HermesScheme:
         return [Safe(tag), *self._do(now, self.machine.unadvertise(now, _type_of(message)))]
 
     def _new(self, message_id: bytes) -> bool:
-        """Whether this event was not here before."""
+        """Notes an event; reports whether it was not here before."""
         if message_id in self._recent:
             return False
         self._recent[message_id] = None
@@ -361,7 +363,7 @@ def _type_of(message: bytes) -> str:
 
 
 def _fits(chain: tuple[EventType, ...], message: bytes) -> bool:
-    """Whether it is an event of this type in this form."""
+    """Reports whether the message is an event of this type in this form."""
     decoded = decode_message(message)
     path = tuple(one.name for one in chain)
     return path_of(decoded.destination.name) == path and not TypeTree(chain).check(path[-1], decoded.properties)

@@ -1,9 +1,9 @@
-"""The routing tables of one type: for each kind of interest who asked for it (From) and who was told of it (To).
+"""The routing tables of one type: for each kind of interest, the hops that asked for it (From) and were told it (To).
 
 What is kept is soft: each entry has a time until which it holds. Telling a neighbour of a filter, a broker gives it no
-more time than the filter has here from somebody else, so what circulates by mistake dies out by itself.
+more time than the filter has here from somebody else, so what circulates by mistake dies out.
 
-A neighbour is told only filters that no other filter it was told covers:
+A neighbour hears only of filters that no other filter it was told covers:
 
     every filter that somebody other than the neighbour asked for is covered by one the neighbour was told.
 """
@@ -24,7 +24,7 @@ ALWAYS = Predicate.always()
 
 @dataclass(slots=True)
 class ToldInterest:
-    """What one neighbour was told, and until when it holds there."""
+    """Filters that one neighbour was told, and until when each holds there."""
 
     until: dict[Predicate, float] = field(default_factory=dict)
     index: CoverIndex[Predicate] = field(default_factory=CoverIndex)
@@ -82,7 +82,7 @@ class Flow:
         return [(hop, one) for one, hops in self.sources.items() for hop, until in hops.items() if until <= now]
 
     def wanting(self, attributes: Attributes) -> set[Hop]:
-        """Who asked for a filter that matches."""
+        """Returns the hops that asked for a filter that matches."""
         found: set[Hop] = set()
         for filter, hops in self.sources.items():
             if not found.issuperset(hops) and filter.matches(attributes, run):
@@ -90,7 +90,7 @@ class Flow:
         return found
 
     def roots(self) -> int:
-        """How many filters there are that no other covers: the entries a table of this kind needs."""
+        """Counts the filters that no other covers: the entries a table of this kind needs."""
         if ALWAYS in self.sources:
             return 1
         count = 0
@@ -112,14 +112,14 @@ class Flow:
                 yield filter
 
     def to_add(self, neighbour: Router, filter: Predicate) -> tuple[bool, list[Predicate]]:
-        """Whether the neighbour must be told of this filter, and what it need not be told any more then."""
+        """Returns whether the neighbour must be told of this filter, and those it need not be told any more then."""
         told = self.told[neighbour]
         if filter in told.until or told.covers(filter):
             return False, []
         return True, [one for one in told.index.covered_by(filter) if one != filter]
 
     def to_remove(self, neighbour: Router, filter: Predicate) -> list[Predicate]:
-        """What must be told in the place of this filter: what nothing else told covers."""
+        """Removes a filter from those told; returns those to tell in its place: what nothing else told covers."""
         told = self.told[neighbour]
         told.remove(filter)
         return [

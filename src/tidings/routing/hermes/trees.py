@@ -1,4 +1,4 @@
-"""How interests in types spread over the overlay: `Tell` and `Untell`, from whom, to whom.
+"""Spreads interests in types over the overlay: `Tell` and `Untell`, with the neighbours they come from and go to.
 
 All brokers' next hops towards the key of a type form a tree whose root is the rendezvous node. Advertisements and
 subscriptions go up that tree; filters also go down it to where events are advertised, and so does the word that
@@ -159,7 +159,7 @@ class Trees:
                 del self.trees[tree.name]
 
     def take(self) -> list[Send]:
-        """What is to be said to neighbours."""
+        """Takes out and returns the messages to neighbours."""
         out, self.out = self.out, []
         return out
 

@@ -1,4 +1,4 @@
-"""Which form a type has: what the clients of a broker are told of it, and what the broker says of it again and again.
+"""The form of a type: looked up for the clients of a broker, and repeated by the broker at intervals.
 
 A type may be removed, and added again in another form, wherever nobody uses it. So what a broker has looked up, or what
 was added there, counts only as long as its rendezvous node says so, which is asked each time; unless clients here use

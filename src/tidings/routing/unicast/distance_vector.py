@@ -10,7 +10,7 @@ and DSDV's sequence numbers, joined as in Babel, RFC 8966 sections 2.4 to 2.7).
 The price: after a failure the only way left may look too long. A router that sees such a way, or a better one it
 may not take, asks the destination through it to raise its version (`VectorRequest`), repeatedly until served.
 
-A destination that is lost is told so at once (INFINITY) and held down: its feasible distance is remembered for
+A lost destination is announced at once (INFINITY) and held down: its feasible distance is remembered for
 `hold_ms`, in which stale news of it is not believed. A router that hears of an incarnation of itself that is later than
 its own takes a later one still, as the flood does (flood.py). Updates name changed routes, a moment after the change;
 a whole table goes to a new neighbour and to all now and then.
@@ -34,7 +34,7 @@ HOPS_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class DistanceVectorOptions:
-    update_ms: float = 20  # changes within this time are told together
+    update_ms: float = 20  # changes within this time go into one update
     whole_ms: float = 15_000
     request_ms: float = 500
     hold_ms: float = 60_000
@@ -113,7 +113,7 @@ class DistanceVector:
             case VectorRequest():
                 return self._done(now, list(self._receive_request(now, neighbour, message)))
             case _:
-                raise UsageError("E_UNICAST_MESSAGE", f"{type(message).__name__} is no message of distance-vector")
+                raise UsageError("E_UNICAST_MESSAGE", f"{type(message).__name__} is not a distance-vector message")
 
     def tick(self, now: float) -> list[Effect]:
         self._alarm.rang()
@@ -275,7 +275,7 @@ class DistanceVector:
     # Telling.
 
     def _tell(self, neighbour: Router, destinations: Iterable[Router] | None) -> Send:
-        """An update; None: of everything. What is told counts from now on as feasible distance."""
+        """Returns an update; None: of everything. What is in it counts from now on as feasible distance."""
         whole = destinations is None
         names = [self.router, *self._chosen] if destinations is None else destinations
         return Send(neighbour, VectorUpdate(tuple(self._route(name, neighbour) for name in names), whole))

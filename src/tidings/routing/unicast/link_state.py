@@ -26,7 +26,7 @@ from tidings.routing.unicast.protocol import COST_MAX, TIMER, check_link
 
 @dataclass(frozen=True, slots=True)
 class LinkStateOptions:
-    publish_ms: float = 20  # several changes of one's own links within this time are told together
+    publish_ms: float = 20  # several changes of one's own links within this time go into one item
     gap_ms: float = 100  # and never more often than this: when many links come up, each item crosses all of them
     compute_ms: float = 10  # the same for changes of the map and computing paths
 
@@ -119,7 +119,7 @@ class LinkStateUnicast:
             self._map[item.origin] = decode_links(item.payload)
         except CodecError as error:
             self._map.pop(item.origin, None)
-            return [Report("E_LINKS_PAYLOAD", f"the links of router {item.origin} make no sense: {error}")]
+            return [Report("E_LINKS_PAYLOAD", f"invalid links from router {item.origin}: {error}")]
         return []
 
     def _later(self, now: float, out: list[Effect]) -> list[Effect]:

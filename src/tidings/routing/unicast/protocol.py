@@ -1,13 +1,13 @@
 """Unicast: for every router of the network, the neighbour through which it is reached soonest.
 
-The interface that link-state (the default) and distance-vector share. A machine is told when links to neighbours come
+The interface that link-state (the default) and distance-vector share. A machine learns when links to neighbours come
 and go, hears the neighbours' messages, and answers with effects; whenever routes change it gives
 `Install(UnicastTable)`. Costs are whole numbers from 1 to COST_MAX. What both promise once things are quiet:
 
 - `distance` is the least sum of costs, and `next_hop` lies on such a path: no loops;
 - routers that cannot be reached have neither;
 - `reverse_path(source)` is the neighbour from which a broadcast of `source` is to be taken. These neighbours form a
-  tree, so who takes a broadcast only from there, and passes it to all others, gets every broadcast exactly once.
+  tree: a router that takes a broadcast only from there and passes it to all others gets each one exactly once.
 
 The owner calls `start` once, `tick` when the timer `TIMER` rings, and `link_up` again when a cost changes.
 """
@@ -56,6 +56,6 @@ class Unicast(Protocol):
 
 def check_link(router: Router, neighbour: Router, cost: int) -> None:
     if not 1 <= cost <= COST_MAX:
-        raise UsageError("E_UNICAST_COST", f"cost {cost} of the link to {neighbour}; 1 to {COST_MAX} are possible")
+        raise UsageError("E_UNICAST_COST", f"cost {cost} of the link to {neighbour} must be from 1 to {COST_MAX}")
     if neighbour == router:
-        raise UsageError("E_LINK_SELF", f"router {router} linked to itself")
+        raise UsageError("E_LINK_SELF", f"router {router} cannot be linked to itself")

@@ -21,7 +21,7 @@ def refused(one: NetworkSettings, other: NetworkSettings) -> str:
 
 def test_under_hermes_all_say_things_again_equally_often() -> None:
     assert not refused(HERMES, HERMES)
-    wanted = "E_LINK_PARAMETER: refresh_ms is 120000 there and 10000 here"
+    wanted = "E_LINK_PARAMETER: refresh_ms is 120000 there and 10000 here; set the same value on both brokers"
     assert refused(HERMES, replace(HERMES, hermes=SELDOM)) == wanted
 
 
