@@ -22,6 +22,7 @@ STARTERS: tuple[str, ...] = (
 STARTERS += ("hardening.support.warm_commands", "hardening.support.command", "bench.install")
 SLOW = {
     "tests/unit/kernel/test_fuzz.py",
+    "tests/unit/kernel/test_native_units.py",
 }
 
 

@@ -47,6 +47,7 @@ def test_unit_tests_use_no_network_client_or_process() -> None:
         "tests/unit/kernel/test_client_input.py",
         "tests/unit/kernel/test_forwarder.py",
         "tests/unit/kernel/test_fuzz.py",
+        "tests/unit/kernel/test_native_units.py",
         "tests/unit/kernel/test_stub.py",
         "tests/unit/segments/test_writer.py",
         "tests/unit/tracking/draw/test_text.py",

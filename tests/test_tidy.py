@@ -50,7 +50,7 @@ FUNCTION_LINES_MAX = 60
 LONG_FUNCTIONS_ALLOWED: dict[str, int] = {}
 # Public class names of several modules. They may only become fewer. The blocking client repeats names on purpose.
 BLOCKING_CLIENT = "client/sync.py"
-DUPLICATE_CLASSES_ALLOWED: set[str] = {"Contract", "Load", "PruningOptions"}
+DUPLICATE_CLASSES_ALLOWED: set[str] = set()
 # A docstring opens with a definition, not with a question.
 QUESTION = re.compile(r"^(What|Who|Where|How|Which|When|Whose|Why|Whether|If|Does|Is|Are|May|Can)\b")
 # Turns of phrase that readers of English manuals stop at.
@@ -61,9 +61,6 @@ PHRASES = re.compile(
     re.IGNORECASE,
 )
 HEART_BEAT = re.compile(r"[`\"']\w*heart-beat|heart-beat[:=`\"']")  # STOMP's header is called so
-# Rooms whose texts are still to be rewritten. Take each off once `test_texts_are_plain_english` passes without it.
-QUESTIONS_LEFT: set[str] = {"kernel"}
-PHRASES_LEFT: set[str] = {"kernel", "native"}
 # Below the drivers nothing reads a clock, a random source, a socket, a file or an event loop.
 BANNED_IN_PURE = {"asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "ssl", "subprocess"}
 BANNED_IN_PURE |= {"tempfile", "threading", "time", "uvloop", "selectors", "shutil", "uuid", "datetime"}
@@ -267,12 +264,6 @@ def test_class_names_are_unique() -> None:
     assert stale == set(), "unique now: take them off DUPLICATE_CLASSES_ALLOWED"
 
 
-def room(path: Path) -> str:
-    """The package of the source, or the top folder or file, that a path belongs to."""
-    parts = path.relative_to(ROOT).parts
-    return parts[2] if parts[0] == "src" else parts[0]
-
-
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -285,7 +276,6 @@ def test_docstrings_open_with_a_definition() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for path in [*PACKAGE.rglob("*.py"), *(ROOT / "hardening").rglob("*.py")]
-        if room(path) not in QUESTIONS_LEFT
         for line, text in docstrings(path)
         if QUESTION.match(text)
     ]
@@ -299,7 +289,6 @@ def test_texts_are_plain_english() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{number}: {match[0]}"
         for path in [*written, *pages]
-        if room(path) not in PHRASES_LEFT
         for number, line in enumerate(path.read_text().splitlines(), 1)
         for match in PHRASES.finditer(line)
         if not HEART_BEAT.search(line)

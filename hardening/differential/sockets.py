@@ -12,7 +12,7 @@ from tidings.broker.server import Broker
 from tidings.delivery.store import MemoryStore, Store
 from tidings.errors import TidingsError
 from tidings.node import inputs
-from tidings.node.effects import Effect, Inquire, Load
+from tidings.node.effects import Effect, Inquire, LoadMessages
 from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
 from tidings.node.view import View
@@ -63,7 +63,7 @@ class _UntimedBroker(Broker):
         await asyncio.Event().wait()
 
     def _carry_out(self, effect: Effect) -> None:
-        self._asked += isinstance(effect, Load | Inquire)
+        self._asked += isinstance(effect, LoadMessages | Inquire)
         super()._carry_out(effect)
 
     def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:

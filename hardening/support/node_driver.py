@@ -27,7 +27,7 @@ from tidings.node.effects import (
     Inquire,
     Inspection,
     LinkEffect,
-    Load,
+    LoadMessages,
     Log,
     LogIn,
     Persist,
@@ -169,7 +169,7 @@ class NodeDriver:
                     self.write()
             case PersistNow():
                 self._persist_now(effect)
-            case Load(seqs):
+            case LoadMessages(seqs):
                 self.load(seqs)
             case CloseClient(number):
                 self.closed.append(number)

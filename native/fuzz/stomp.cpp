@@ -43,7 +43,7 @@ void check_templates(std::string_view data, StompVersion version) {
     static StompFramer framer;
     static StompFrame frame;
     static StompSender sender, other;
-    static Scratch again, anew;
+    static Scratch again, fresh;
     StompState state;
     state.version = version;
     bool filled = false;
@@ -51,16 +51,16 @@ void check_templates(std::string_view data, StompVersion version) {
         for (size_t searched = 0; framer.next(data, bytes_max, searched, frame);
              data.remove_prefix(frame.size), filled = false) {
             if (frame.command != "SEND") continue;
-            again.clear(), anew.clear();
+            again.clear(), fresh.clear();
             if (const size_t bytes = sender.write_again(data, bytes_max, state, 1000, again)) {
                 filled = true;
                 StompState first;
                 first.version = version;
-                other.write(frame, first, 1000, anew);
+                other.write(frame, first, 1000, fresh);
                 FUZZ_CHECK(bytes == frame.size);
-                FUZZ_CHECK(made(again, state) == made(anew, first));
+                FUZZ_CHECK(made(again, state) == made(fresh, first));
             } else {
-                sender.write(frame, state, 1000, anew);
+                sender.write(frame, state, 1000, fresh);
             }
         }
     } catch (const CodecError&) {

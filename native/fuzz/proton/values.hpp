@@ -52,7 +52,7 @@ inline bool encodable(pn_data_t* data) {
     return pn_data_size(data) == 0 || pn_data_encode(data, encoded, sizeof encoded) >= 0;
 }
 
-// So many values one after the other, or all; false: they cannot be read.
+// Decodes `count` values one after the other, or all; false: they cannot be read.
 inline bool decode_values(std::string_view content, size_t count = SIZE_MAX) {
     const auto exact = std::make_unique<char[]>(content.size());  // so that AddressSanitizer sees one byte too far
     std::memcpy(exact.get(), content.data(), content.size());

@@ -52,7 +52,7 @@ from tidings.node.effects import (
     Effect,
     Inquire,
     Inspection,
-    Load,
+    LoadMessages,
     Log,
     LogIn,
     Persist,
@@ -329,7 +329,7 @@ class Broker:
                 self.writer.write(ticket, records)
             case PersistNow():
                 self._persist_now(effect)
-            case Load(seqs):
+            case LoadMessages(seqs):
                 assert self.writer is not None
                 self.writer.read(seqs)
             case ResumeReading(connection):

@@ -24,7 +24,7 @@ Ids: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 
 
 class Bloom(Protocol):
-    """What a Bloom filter over 16-byte ids can do. Ids come as an (n, 16) array of bytes or as 16·n bytes."""
+    """Interface of a Bloom filter over 16-byte ids. Ids come as an (n, 16) array of bytes or as 16·n bytes."""
 
     @property
     def bits(self) -> int: ...
@@ -32,7 +32,7 @@ class Bloom(Protocol):
     def hashes(self) -> int: ...
     @property
     def count(self) -> int:
-        """How many ids were added, repetitions included; of a union the sum."""
+        """Number of ids added, repetitions included; of a union the sum."""
 
     @property
     def memory_bytes(self) -> int: ...

@@ -1,4 +1,4 @@
-"""What comes from the sockets of clients, as far as that needs no line of Python (native/bindings/client_input.cpp)."""
+"""Input from the sockets of clients, as far as it needs no Python code (native/bindings/client_input.cpp)."""
 
 from collections.abc import Callable
 
@@ -9,5 +9,6 @@ __all__ = ["ClientInput", "Pace", "open_client_input"]
 
 
 def open_client_input(forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> ClientInput:
-    """Of one client. `rest` is told what a read has left to do: flags, whether it was small, the pause before it."""
+    """Opens the input of one client. `rest` is called with what a read has left to do: flags, whether it was small, the
+    pause before it."""
     return ClientInput(forwarder, pace, rest)

@@ -71,7 +71,7 @@ def holds(constraint: Constraint, value: Value | None) -> bool:
 
 
 class MessageBatch:
-    """What one socket read returned, decoded in one call. A broken message does not stop the others."""
+    """The bytes of one socket read, decoded in one call. A broken message does not stop the others."""
 
     def __init__(self, batch: _kernel.MessageBatch) -> None:
         self.batch = batch
@@ -110,28 +110,28 @@ class MessageBatch:
 
     @property
     def broken(self) -> int:
-        """How many entries have an error."""
+        """Number of entries with an error."""
         return self.batch.broken
 
     @property
     def consumed(self) -> int:
-        """How many bytes were used up; go on from there."""
+        """Number of bytes decoded; the next decoding starts there."""
         return self.batch.consumed
 
     @property
     def fatal(self) -> CodecError | None:
-        """Why nothing can be read beyond `consumed`."""
+        """The error that prevents decoding beyond `consumed`."""
         return _error(self.batch.fatal, fatal=True)
 
     def error(self, i: int) -> CodecError | None:
-        """What is wrong with entry i; the position counts from the message's first byte, at `offset(i)`."""
+        """The error of entry i; its position counts from the message's first byte, at `offset(i)`."""
         return _error(self.batch.error(i))
 
     def is_message(self, i: int) -> bool:
         return self.batch.is_message(i)
 
     def offset(self, i: int) -> int:
-        """Where the message, or the payload of a frame without one, begins in the data."""
+        """Offset in the data of the message, or of the payload of a frame without one."""
         return self.batch.offset(i)
 
     def payload(self, i: int) -> bytes:
@@ -146,7 +146,7 @@ class MessageBatch:
         return _message(self.batch.message(i))
 
     def attributes(self, i: int) -> dict[str, Value]:
-        """What selectors and routing see."""
+        """The attributes that selectors and routing see."""
         return self.batch.attributes(i)
 
 

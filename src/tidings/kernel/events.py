@@ -109,8 +109,8 @@ class SlowConsumer(NamedTuple):
 
 
 class MessagesDropped(NamedTuple):
-    """A direct sink's subscriber does not get so many messages, counted since the last such event. The reasons are in
-    docs/wire.md, DROPPED."""
+    """A direct sink's subscriber does not get `dropped` messages, counted since the last such event. The reasons are
+    in docs/wire.md, DROPPED."""
 
     connection: int
     subscription: int

@@ -17,7 +17,7 @@ _POLICIES = {"push-back": 0, "drop-oldest": 1, "drop-newest": 2, "disconnect": 3
 
 
 class Flag(IntFlag):
-    """What `feed`, `serve`, `handled` and `resume` tell."""
+    """Flags that `feed`, `serve`, `handled` and `resume` return."""
 
     OUTPUT = 1  # some connection has output
     EVENTS = 2  # call `events`
@@ -43,7 +43,7 @@ class NetworkShape:
     """A router's place in its network, and how the network encodes interests."""
 
     router: int
-    flooding: bool = False  # interests belong to neighbours, and every broker matches anew
+    flooding: bool = False  # interests belong to neighbours, and every broker matches again
     hands_up: bool = False  # what is not persistent is carried by a scheme in Python
     broadcast_above: int = 0  # destinations; 0: never broadcast
     hops_max: int = 32

@@ -41,7 +41,7 @@ def as_numbers(vectors: Vectors) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What was found for n messages: for message i, `values[offsets[i] : offsets[i + 1]]`."""
+    """Results for n messages: for message i, `values[offsets[i] : offsets[i + 1]]`."""
 
     offsets: NDArray[np.uint64]
     values: NDArray[np.uint32]
@@ -57,7 +57,7 @@ class Answers:
 
 
 class Matrix(Protocol):
-    """What an encoded matrix can do."""
+    """Interface of an encoded matrix."""
 
     @property
     def bits(self) -> int: ...

@@ -14,7 +14,7 @@ COUNT_MAX = 2**64 - 1
 
 
 def positions(one: bytes, bits: int, hashes: int) -> list[int]:
-    """Where an id's k bits are.
+    """Positions of an id's k bits.
 
     >>> positions(bytes(range(16)), 64, 4)
     [56, 54, 19, 15]

@@ -42,7 +42,7 @@ class PersistNow:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadMessages:
     """Fetch the bytes of these messages from the store, then say `Loaded`."""
 
     seqs: tuple[int, ...]
@@ -132,12 +132,12 @@ class CloseClient:
     linger: bool
 
 
-NodeEffect: TypeAlias = Reply | Close | NotifyDropped | Persist | Load | Log | Track | Inquire
+NodeEffect: TypeAlias = Reply | Close | NotifyDropped | Persist | LoadMessages | Log | Track | Inquire
 LinkEffect: TypeAlias = fx.Dial | fx.CloseLink | fx.SetTimer | fx.Authenticate | fx.Report
 Effect: TypeAlias = (
     Persist
     | PersistNow
-    | Load
+    | LoadMessages
     | Log
     | Track
     | Inquire

@@ -48,7 +48,7 @@ from tidings.node.effects import (
     Close,
     Effect,
     Inquire,
-    Load,
+    LoadMessages,
     Log,
     NodeEffect,
     NotifyDropped,
@@ -391,7 +391,7 @@ class Engine:
                     self._clients.end(now, self._clients.by_connection[connection], code, reason)
                 case NotifyDropped(connection, subscription, count, reason):
                     self._clients.dropped(self._clients.by_connection[connection], subscription, count, reason)
-                case Persist() | Load() | Log() | Track() | Inquire():
+                case Persist() | LoadMessages() | Log() | Track() | Inquire():
                     self._out.append(effect)
                 case _:
                     assert_never(effect)

@@ -284,7 +284,7 @@ class SimBroker:
                 self._host.asked(effect.records)
             case nfx.PersistNow():
                 self._persist_now(now, effect)
-            case nfx.Load(seqs=seqs):
+            case nfx.LoadMessages(seqs=seqs):
                 if not self._unread:
                     self._out.append(fx.SetTimer("read", now + self._read_ms))
                 self._unread.append(seqs)

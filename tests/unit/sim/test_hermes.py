@@ -102,34 +102,3 @@ def test_delivery_resumes_without_a_refresh_whichever_rendezvous_node_is_lost(lo
     network.do(hosts[0], first.publish(network.calendar.now, "bond", event(1)))
     wait(network, 1_000)
     assert sorted(id for hand in handed for id in hand.subscriptions) == sorted(ids)
-
-
-def test_what_nobody_says_again_is_forgotten() -> None:
-    network = network_of(12)
-    host, other = [router for router in network.brokers if router != network.rendezvous("tick")][:2]
-    network.do(host, network.brokers[host].add_type(network.calendar.now, 1, TICK))
-    wait(network, 1_000)
-    network.do(other, network.brokers[other].advertise(network.calendar.now, 1, "tick"))
-    wait(network, 1_000)
-    assert sum(sum(broker.table_sizes()) for broker in network.brokers.values()) > 0
-    network.harness.crash(str(other))  # silent, though its links stay up
-    wait(network, 3 * OPTIONS.lifetime_ms)
-    assert [broker.table_sizes() for broker in network.brokers.values()] == [(0, 0)] * 11
-
-
-def test_an_event_goes_nowhere_near_brokers_that_have_no_part_in_it() -> None:
-    network = network_of(40)
-    visited: set[int] = set()
-    network.on_publication = lambda source, to, publication: visited.update((source, to))
-    publisher, subscriber = [router for router in network.brokers if router != network.rendezvous("tick")][:2]
-    network.do(publisher, network.brokers[publisher].add_type(network.calendar.now, 1, TICK))
-    wait(network, 1_000)
-    network.do(publisher, network.brokers[publisher].advertise(network.calendar.now, 2, "tick"))
-    id = HermesSubscriptionId(subscriber, 1)
-    network.do(subscriber, network.brokers[subscriber].subscribe(network.calendar.now, 3, id, "tick"))
-    wait(network, 1_000)
-    network.do(publisher, network.brokers[publisher].publish(network.calendar.now, "tick", event(1)))
-    wait(network, 1_000)
-    up = network.pan.path(publisher, network.pan.space.hash("tick"))
-    down = network.pan.path(subscriber, network.pan.space.hash("tick"))
-    assert {publisher, subscriber} <= visited <= {*up, *down}

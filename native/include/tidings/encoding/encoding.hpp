@@ -28,7 +28,7 @@ inline constexpr uint32_t cell_bits_min = 12, cell_bits_max = 20;  // sign and e
 inline constexpr size_t edge_bytes_max = 8, levels_max = 8;
 
 // A message that carries more is not encoded: it may match anything. Each takes as long as a look into a table, in
-// every message of a client that wants to keep the broker busy; and what carries so many contains most rows anyway.
+// every message of a client that wants to keep the broker busy; and such a message contains most rows anyway.
 inline constexpr size_t message_elements_max = 1 << 16;
 
 // A number's place in the order of all doubles, as an unsigned integer. Monotone also where an int is rounded.

@@ -6,13 +6,13 @@
 
 #include "tidings/encoding/antichain.hpp"
 #include "tidings/support/simd.hpp"
-#if defined(__x86_64__)
+#if defined(TIDINGS_X86)
 #include <immintrin.h>
 #endif
 
 namespace tidings {
 
-#if defined(__x86_64__)
+#if defined(TIDINGS_X86)
 TIDINGS_TARGET_AVX2 inline size_t row_scan_avx2(const uint64_t* rows, size_t count, const uint64_t* message,
                                                 uint32_t* out) {
     const __m256i held = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(message));
@@ -28,7 +28,7 @@ TIDINGS_TARGET_AVX2 inline size_t row_scan_avx2(const uint64_t* rows, size_t cou
 
 // Writes the numbers of matching rows to `out`, which has room for all and one more.
 inline size_t row_scan(const uint64_t* rows, size_t count, uint32_t words, const uint64_t* message, uint32_t* out) {
-#if defined(__x86_64__)
+#if defined(TIDINGS_X86)
     if (words == 4 && simd_best() != Simd::Portable) return row_scan_avx2(rows, count, message, out);
 #endif
     size_t found = 0;

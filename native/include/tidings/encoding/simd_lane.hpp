@@ -2,11 +2,10 @@
 // none, stop when no row is left. `hits` gets the rest; false means there is certainly none.
 #pragma once
 #include <cstdint>
-#if defined(__x86_64__)
+#include "tidings/support/simd.hpp"
+#if defined(TIDINGS_X86)
 #include <immintrin.h>
 #endif
-
-#include "tidings/support/simd.hpp"
 
 namespace tidings {
 
@@ -32,7 +31,7 @@ struct ColumnsPortable {
     }
 };
 
-#if defined(__x86_64__)
+#if defined(TIDINGS_X86)
 struct ColumnsAvx2 {
     TIDINGS_TARGET_AVX2 static bool match(const uint64_t* columns, const uint64_t* alive, const uint16_t* zeros,
                                           uint32_t count, uint64_t* hits) {

@@ -33,7 +33,7 @@ public:
         }
     }
 
-    // So many bytes have left the tail.
+    // The first `bytes` of the tail have been removed.
     void cut(size_t bytes) {
         if (bytes > seen_) ended_ = false;
         seen_ -= std::min(bytes, seen_);

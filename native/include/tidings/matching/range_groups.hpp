@@ -4,8 +4,6 @@
 // group with a line it has no value on. Compared with cumulative bitmaps per (attribute, bucket) this takes 8 bytes a
 // line instead of one bit a bucket, is exact at every threshold, and a row is added or removed in constant time.
 #pragma once
-#include <immintrin.h>
-
 #include <algorithm>
 #include <bit>
 #include <memory>
@@ -15,6 +13,10 @@
 #include "tidings/matching/hash_index.hpp"
 #include "tidings/matching/position.hpp"
 #include "tidings/support/hash.hpp"
+#include "tidings/support/simd.hpp"
+#if defined(TIDINGS_X86)
+#include <immintrin.h>
+#endif
 
 namespace tidings {
 
@@ -187,9 +189,8 @@ private:
 
     template <class Hits, class Doubt>
     void match_chunk(const Chunk& chunk, bool exact, Hits& hits, Doubt& doubt) {
-        static const bool wide = __builtin_cpu_supports("avx2");
         for (uint32_t start = 0; start < chunk.size; start += 64) {
-            uint64_t mask = wide ? admitted_avx2(chunk, start) : admitted(chunk, start);
+            uint64_t mask = admitted(chunk, start);
             if (chunk.size - start < 64) mask &= (1ull << (chunk.size - start)) - 1;
             uint32_t found[64];
             size_t count = 0;
@@ -214,6 +215,9 @@ private:
 
     // Bit i: row start + i admits all positions. Capacities are multiples of 16, so whole vectors may be read.
     uint64_t admitted(const Chunk& chunk, uint32_t start) const {
+#if defined(TIDINGS_X86)
+        if (simd_best() != Simd::Portable) return admitted_avx2(chunk, start);
+#endif
         const uint32_t count = std::min<uint32_t>(64, chunk.capacity - start);
         uint64_t mask = ~0ull;
         for (size_t line = 0; line < chunk.lines && mask; ++line) {
@@ -226,7 +230,8 @@ private:
         return mask;
     }
 
-    __attribute__((target("avx2"))) uint64_t admitted_avx2(const Chunk& chunk, uint32_t start) const {
+#if defined(TIDINGS_X86)
+    TIDINGS_TARGET_AVX2 uint64_t admitted_avx2(const Chunk& chunk, uint32_t start) const {
         const uint32_t count = std::min<uint32_t>(64, chunk.capacity - start);
         uint64_t mask = ~0ull;
         for (size_t line = 0; line < chunk.lines && mask; ++line) {
@@ -243,6 +248,7 @@ private:
         }
         return mask;
     }
+#endif
 
     std::vector<std::unique_ptr<Group>> groups_;
     Column<uint32_t> free_;

@@ -40,7 +40,7 @@ class StompFramer {
 public:
     static constexpr size_t command_bytes_max = 32, headers_bytes_max = 64 << 10, headers_max = 1000;
 
-    // False: the input ends before the frame does; `skipped` then says how many line ends (heart-beats) stand before
+    // False: the input ends before the frame does; `skipped` then says how many line ends (heartbeats) stand before
     // it. `searched` is kept by the caller from one try to the next: so much of the input is known to hold no end of a
     // body.
     bool next(std::string_view data, size_t bytes_max, size_t& searched, StompFrame& frame) {

@@ -56,7 +56,7 @@ public:
     bool fill(std::string_view data, size_t bytes_max, uint32_t rules, Scratch& out) {
         if (head_.empty() || rules != rules_) return false;
         size_t at = 0;
-        while (at < data.size() && data[at] == '\n') ++at;  // heart-beats
+        while (at < data.size() && data[at] == '\n') ++at;  // heartbeats
         size_t length = length_;
         changed_ = false;
         receipt_ = destination_ = {};

@@ -61,7 +61,7 @@ public:
 
     // The times at which the ids were made; unknown before.
     void read_times() {
-#if defined(__x86_64__)
+#if defined(TIDINGS_X86)
         if (simd_best() == Simd::Avx512) return read_avx512();
         if (simd_best() == Simd::Avx2) return read_avx2();
 #endif
@@ -91,7 +91,7 @@ public:
         begin_ = first;
         if (bits_ == 0) return;
         if (!std::has_single_bit(bits_)) return find_each();
-#if defined(__x86_64__)
+#if defined(TIDINGS_X86)
         if (simd_best() == Simd::Avx512) return find_avx512();
         if (simd_best() == Simd::Avx2) return find_avx2();
 #endif

@@ -20,7 +20,7 @@ from tidings.experiments.bdrp.real_measurement import RealMeasurement, linearity
 from tidings.experiments.bdrp.real_network import VARIANTS
 from tidings.experiments.bdrp.scale_out import CLIENTS
 from tidings.experiments.covering import real_pruning
-from tidings.experiments.covering.real_pruning import PruningMeasurement, PruningOptions
+from tidings.experiments.covering.real_pruning import PruningMeasurement, RealPruningOptions
 from tidings.figures import scale_out as real_network_figures
 from tidings.figures.real_pruning import draw
 
@@ -50,7 +50,7 @@ def pruning(
     Example: tidings net experiment pruning --covered 1000 --roots 30
     """
     console = Console(stderr=as_json)
-    options = PruningOptions(covered, roots, before_seconds=before, port=port, seed=seed)
+    options = RealPruningOptions(covered, roots, before_seconds=before, port=port, seed=seed)
     found = []
     for one in policy or ["active", "selective"]:
         doing = console.status(f"{one}: {roots} roots over {covered} others")

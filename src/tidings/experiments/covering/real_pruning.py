@@ -39,7 +39,7 @@ CONTROL = ("subscribes", "controls")
 
 
 @dataclass(frozen=True, slots=True)
-class PruningOptions:
+class RealPruningOptions:
     covered: int = 10_000
     roots: int = 300
     rate: float = 40.0  # publications a second
@@ -65,7 +65,7 @@ class PruningMeasurement:
     timeline: list[tuple[float, int, int]] = field(default_factory=list)  # seconds, control messages, bytes waiting
 
 
-def measure(policy: str, options: PruningOptions, folder: Path) -> PruningMeasurement:
+def measure(policy: str, options: RealPruningOptions, folder: Path) -> PruningMeasurement:
     graph = Graph()
     for a, b in LINKS:
         graph.add(a, b)
@@ -81,7 +81,7 @@ def measure(policy: str, options: PruningOptions, folder: Path) -> PruningMeasur
 
 
 class _Run:
-    def __init__(self, network: LocalNetwork, policy: str, options: PruningOptions) -> None:
+    def __init__(self, network: LocalNetwork, policy: str, options: RealPruningOptions) -> None:
         self.network, self.policy, self.options = network, policy, options
         self.rng = Random(options.seed)
         self.delays: list[tuple[float, float]] = []  # when it was published, how long it took

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.queue_requests import Queues
-from tidings.node.effects import Load, Log
+from tidings.node.effects import LoadMessages, Log
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
 from tidings.node.network.network import Network
@@ -46,7 +46,7 @@ class MessageLoader:
         missing = tuple(seq for seq in dict.fromkeys(wanted) if seq not in self._asked and seq not in self._absent)
         if missing:
             self._asked.update(missing)
-            self._outbox.add(Load(missing))
+            self._outbox.add(LoadMessages(missing))
 
     def loaded(
         self, now_ms: int, asked: Collection[int], messages: Mapping[int, bytes], damaged: Iterable[int]

@@ -338,8 +338,10 @@ class _Contract(RuleBasedStateMachine):
 def check_forwarder(make: Callable[..., Any], *, examples: int = 100) -> None:
     """`make(output_bytes_max=…, stall_ms=…)` yields a forwarder; it must do what the reference does."""
 
-    class Contract(_Contract):
+    class ForwarderContract(_Contract):
         pass
 
-    Contract.make = staticmethod(make)
-    run_state_machine_as_test(Contract, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None))
+    ForwarderContract.make = staticmethod(make)
+    run_state_machine_as_test(
+        ForwarderContract, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)
+    )

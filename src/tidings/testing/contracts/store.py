@@ -131,11 +131,13 @@ def check_store(make: Callable[[bool], Store], *, durable: bool = True, examples
     Raises AssertionError where it differs from `MemoryStore`, with the shortest list of steps that shows it.
     """
 
-    class Contract(_Contract):
+    class StoreContract(_Contract):
         pass
 
-    Contract.make, Contract.durable = staticmethod(make), durable
-    run_state_machine_as_test(Contract, settings=settings(max_examples=examples, stateful_step_count=20, deadline=None))
+    StoreContract.make, StoreContract.durable = staticmethod(make), durable
+    run_state_machine_as_test(
+        StoreContract, settings=settings(max_examples=examples, stateful_step_count=20, deadline=None)
+    )
 
 
 def check_same(store: Store, model: Store, *, torn: bool = False) -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from hardening.support.links import free_ports
 
-from tidings.experiments.covering.real_pruning import PruningOptions, measure
+from tidings.experiments.covering.real_pruning import RealPruningOptions, measure
 from tidings.figures.real_pruning import draw
 
 
 def test_roots_that_go_are_replaced_all_the_way_with_active(tmp_path: Path) -> None:
-    options = PruningOptions(
+    options = RealPruningOptions(
         covered=60, roots=6, rate=30.0, before_seconds=0.5, after_seconds=0.5, port=free_ports(21)[0]
     )
     found = measure("active", options, tmp_path / "net")
