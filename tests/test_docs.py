@@ -131,7 +131,7 @@ def environment(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with warm_commands(tmp_path_factory.mktemp("warm")) as folder:
         path = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
         url = f"tidings://127.0.0.1:{broker.ports['native']}"
-        yield {**os.environ, "PATH": ":".join(path), "ROOT": str(ROOT), "TIDINGS_URL": url} | {
+        yield {**os.environ, "PATH": ":".join(path), "ROOT": str(ROOT), "PYTHONPATH": str(ROOT), "TIDINGS_URL": url} | {
             "TIDINGS_API_URL": f"http://127.0.0.1:{broker.ports['http']}"
         }
 
