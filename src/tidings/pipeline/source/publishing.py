@@ -14,8 +14,9 @@ committed first is the batch.
 """
 
 import asyncio
-import marshal
+import json
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -44,8 +45,22 @@ class StagedRows(WriterCommitMessage):
 
 
 def encode_row(destination: str, attributes: dict[str, Any], body: bytes) -> bytes:
-    """Equal rows have equal encodings: version 2 of the format holds no references."""
-    return marshal.dumps((destination, tuple(sorted(attributes.items())), body), 2)
+    """The row as JSON; equal rows have equal encodings, and decoding makes nothing but plain values."""
+    plain = {key: _tagged(value) if isinstance(value, bytes) else value for key, value in attributes.items()}
+    return json.dumps([destination, plain, _tagged(body)], sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_row(row: bytes) -> tuple[str, dict[str, Any], bytes]:
+    destination, attributes, body = json.loads(row, object_hook=_untagged)
+    return destination, attributes, body
+
+
+def _tagged(value: bytes) -> dict[str, str]:
+    return {"\0": b64encode(value).decode()}  # no attribute has this name
+
+
+def _untagged(found: dict[str, Any]) -> Any:
+    return b64decode(found["\0"]) if "\0" in found else found
 
 
 def digest_of(rows: Sequence[bytes]) -> int:
@@ -108,8 +123,8 @@ class BatchPublisher:
         work = client.transaction()
         await work.begin()
         for row in rows:
-            destination, attributes, body = marshal.loads(row)
-            await work.publish(destination, dict(attributes), body, persistent=self._options.persistent, wait=False)
+            destination, attributes, body = decode_row(row)
+            await work.publish(destination, attributes, body, persistent=self._options.persistent, wait=False)
         if await work.commit(self._key, self._base + number, self._digest):
             return number
         stored, digest = work.last_commit
