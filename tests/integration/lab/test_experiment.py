@@ -38,7 +38,7 @@ def test_a_point_is_measured_on_all_servers_before_the_next() -> None:
         ("name =", "not TOML"),
         ('kind = "filters"', "missing: name"),
         ('name = "a b"\nkind = "filters"', "name: .* letters .* digits"),
-        ('name = "a"\nkind = "fast"', "no kind 'fast'"),
+        ('name = "a"\nkind = "fast"', "unknown kind 'fast'"),
         (SMALL + "speed = 1", "unknown: speed"),
         (SMALL + "[measure]\nspeed = 1", "'speed' is not known"),
         (SMALL + "[measure]\nseconds = -1", "seconds is a number from 0"),
