@@ -57,7 +57,7 @@ def test_log_in_with_a_user_of_the_broker(tmp_path: Path, chromium: Chrome) -> N
         browser.one("#user").send_keys("boss")
         browser.one("#password").send_keys("wrong")
         browser.one("button").click()
-        browser.sees("user and password do not fit")
+        browser.sees("unknown user or wrong password")
         browser.one("#password").send_keys("a password\n")
         browser.sees("1 of 1 brokers answer", "Selectors, their owners")
         cookie = chromium.get_cookie("tidings_console")
@@ -85,11 +85,11 @@ def test_who_may_not_manage_is_told_so_and_nothing_else(tmp_path: Path, chromium
         untrue = ("E_DESTINATION_EMPTY", "Nobody has subscribed", "has not carried any message", "No network.", "0 %")
         for path, cards in {"/queues": 3, "/rates": 2, "/capacity": 1, "/routing": 2}.items():
             browser.open(path)
-            refused = "guest may not manage >"
+            refused = "guest may not inspect the broker"
             text = browser.until(lambda: seen if (seen := browser.text()).count(refused) >= cards else None)  # noqa: B023
             assert [one for one in untrue if one in text] == [], path
         browser.open("/rates")
-        browser.sees("guest may not manage >")
+        browser.sees("guest may not inspect the broker")
         assert {one.text for one in browser.all(".t-figure .value")} == {"–"}
         chromium.get("about:blank")  # a page that stays open would look for its console when that has ended
         browser.complaints()
@@ -103,7 +103,7 @@ def test_health_is_told_and_every_line_of_the_log_is_json_whatever_the_console_d
         broker.wait_for("console")
         assert _get(port, "/")[1].startswith("<!doctype html>")
         assert _get(port, "/nope")[0] == 404
-        said = broker.wait_for("the console says")
+        said = broker.wait_for("console log")
         assert (said["level"], "/nope" in said["text"]) == ("warning", True)
         os.kill(_child_of(broker.process.pid), signal.SIGKILL)
         broker.wait_for("console process ended")

@@ -49,7 +49,7 @@ def test_who_may_not_manage_is_told_so() -> None:
             await watch.look()
             (told,) = watch.view.unreached
             assert told.state is BrokerState.FORBIDDEN
-            assert "guest may not manage" in told.error
+            assert "guest may not inspect the broker" in told.error
             assert watch.refused is None, "the broker lets this user in"
             await watch.stop()
 

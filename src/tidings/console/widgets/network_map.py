@@ -31,7 +31,7 @@ class Lit:
     links: tuple[tuple[int, int], ...] = ()  # from, to
 
 
-class NetworkMap(Element, component="map.js"):
+class NetworkMap(Element, component="network_map.js"):
     def __init__(
         self, on_broker: Callable[[int], None] | None = None, on_link: Callable[[str], None] | None = None
     ) -> None:
