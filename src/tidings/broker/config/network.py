@@ -110,8 +110,8 @@ class NetworkTable:
     )
     encoding_exact: bool = setting(
         True,
-        "advertise a subscription by its exact filter where the encoding would lose something of it or take more "
-        "bytes; false: everything is encoded, as in the B-DRP paper",
+        "advertise subscriptions by their exact filters; false: everything is encoded, as in the B-DRP paper, and "
+        "messages come in vain where that loses something",
     )
     encoding_key_file: str = setting(
         "",

@@ -8,9 +8,9 @@ Rows mean something only under the encoding that made them. Each advertisement t
 encoding, a fingerprint of all its parameters and of the key. A router that uses another form cannot judge the rows; it
 treats their router as one that asks for everything until it advertises again (scheme.py).
 
-Encoding loses something: of a range, a pattern or a long list at least a part, of arithmetic everything. A subscription
-of which the encoding would lose something, or whose exact filter is smaller, is therefore advertised by that filter
-(filters.py), unless it is configured to encode everything.
+Encoding loses something: of a range, a pattern or a long list at least a part, of arithmetic everything; and messages
+must be encoded to be compared. Unless configured to encode everything, a router therefore advertises a subscription by
+its exact filter (filters.py), except a large one of which the encoding is smaller and loses nothing.
 
 >>> from tidings.model.constraint import Constraint, Op
 >>> interests = LocalInterests(InterestEncoding(Encoding(bits=64, hashes=2), vectors=True))
@@ -45,6 +45,7 @@ from tidings.routing.bdrp.antichain import Antichain
 
 ELEMENT_BYTES = 8
 FORM_BYTES = 8
+ENCODED_ABOVE = 512  # bytes; smaller filters are cheaper to match than to encode messages for
 FILTER_BYTES_MAX = 1 << 20  # of one filter on the wire; a larger one is encoded
 CATEGORIES_VERSION = 1  # of categories.py, graded.py and the hashes: another one makes other rows
 
@@ -57,7 +58,7 @@ class InterestEncoding:
     vectors: bool = True  # rows are vectors of M bits; otherwise sets of elements
     keyless: bool = False  # this broker has not the network's key: it forwards, and can neither read nor make rows
     key_proof: str = ""  # made of all that the key was made of; empty: of the key
-    exact: bool = False  # advertise exact filters where the encoding would lose something or take more bytes
+    exact: bool = False  # advertise exact filters, except large ones of which encoding loses nothing and is smaller
 
     @property
     def row_bytes(self) -> int:
@@ -86,10 +87,10 @@ class InterestEncoding:
         """The rows by which to advertise a predicate."""
         if self.keyless:
             return set()
-        if self.exact:
+        if self.exact and predicate.conjunctions:
             row = self._filter(encode_predicate(predicate))
-            if len(row) <= FILTER_BYTES_MAX and not self._fits(predicate, len(row)):
-                return {row} if predicate.conjunctions else set()
+            if len(row) <= FILTER_BYTES_MAX and not (len(row) > ENCODED_ABOVE and self._fits(predicate, len(row))):
+                return {row}
         return self.encoded_rows(predicate)
 
     def _filter(self, predicate: bytes) -> bytes:
@@ -126,14 +127,15 @@ class InterestEncoding:
         return set(kept)
 
     def members(self, row: bytes) -> frozenset[int | bytes]:
-        """The elements of a row, or the bits of its vector that are set. A filter has those that every message it
-        matches carries, and itself, so that it may be needless beside an encoded row, but makes no other row so."""
-        if filters.is_filter(row):
-            predicate = decode_predicate(filters.predicate_of(self.opened(row)))
-            common = filters.common_lossless(predicate, graded=self.graded)
-            [asked] = self.encoding.conjunction_elements(common)
-            return self._carried(asked) | {row}
-        return self._carried(elements(row)) if not self.vectors else _bits(int.from_bytes(row, "little"))
+        """The elements of a row, or the bits of its vector that are set. For a filter those of every message that it
+        matches; if these are not all that it asks for, itself as well, so that it makes no other row needless."""
+        if not filters.is_filter(row):
+            return self._carried(elements(row)) if not self.vectors else _bits(int.from_bytes(row, "little"))
+        predicate = decode_predicate(filters.predicate_of(self.opened(row)))
+        common = filters.common_lossless(predicate, graded=self.graded)
+        [asked] = self.encoding.conjunction_elements(common)
+        whole = predicate.residual is None and predicate.conjunctions == (common,)
+        return self._carried(asked) if whole else self._carried(asked) | {row}
 
     def _carried(self, asked: Iterable[int]) -> frozenset[int | bytes]:
         if not self.vectors:
