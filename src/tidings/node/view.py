@@ -57,6 +57,8 @@ class NetworkView:
     interests: Mapping[Router, int]  # rows known of other brokers
     scheme_counts: Mapping[str, int]
     pan: Mapping[str, Any]
+    synchronised: bool  # interests of the network are known, or were in an earlier run
+    contested: bool  # another broker that was there before has the same id
     in_transit: int
     copies_expired: int
     copies_duplicate: int
@@ -116,6 +118,8 @@ def _network_view(network: Network) -> NetworkView:
         {router: len(rows) for router, rows in network.scheme.predicates.items()},
         dict(network.scheme.counts()),
         {} if network.pan is None else network.pan.status(),
+        network.first_sync.done,
+        network.clock.now < network.flood.contested_until,
         len(store_and_forward),
         store_and_forward.expired + network.event_custody.expired,
         store_and_forward.duplicates,

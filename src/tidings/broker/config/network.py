@@ -13,7 +13,7 @@ from tidings.matching.categories import PlainGrade
 from tidings.matching.encoding import HASHES_MAX, Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.node.network.pan_links import PanSettings
-from tidings.node.network.settings import UNICASTS, NetworkSettings
+from tidings.node.network.settings import UNICASTS, UNSYNCHRONISED, NetworkSettings
 from tidings.overlay.link.machine import LinkOptions
 from tidings.routing.bdrp.interests import InterestEncoding, key_proof
 from tidings.routing.bdrp.scheme import BdrpOptions
@@ -154,6 +154,12 @@ class NetworkTable:
         minimum=1 << 10,
         maximum=1 << 40,
     )
+    unsynchronised: str = setting(
+        "hold",
+        "persistent messages until a broker with an empty store has learned its network's interests: hold: stored, and "
+        "sent then; refuse: answered with E_NOT_SYNCHRONISED; confirm: confirmed, though nobody elsewhere gets them",
+        choices=UNSYNCHRONISED,
+    )
     coalesce_ms: float = setting(
         _NETWORK.bdrp.coalesce_ms, "changes of interests within this time are sent together", minimum=0, maximum=60_000
     )
@@ -184,6 +190,8 @@ class NetworkTable:
             policy=self.policy,
             advertise=self.advertise,
             merge=self.merge,
+            awaits_peers=bool(self.peers or self.join),
+            unsynchronised=self.unsynchronised,
             hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),
             pan=PanSettings(self.join) if self.overlay == "pan" else None,
         )

@@ -23,6 +23,7 @@ from tidings.node.effects import LinkEffect as DriverEffect
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.network.datagrams import Datagrams
 from tidings.node.network.event_custody import EventCustody
+from tidings.node.network.first_sync import FirstSync
 from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, control_frame
 from tidings.node.network.link_clock import LinkClock
 from tidings.node.network.machines import FLOOD_TIMER, make_machines
@@ -65,6 +66,7 @@ class Network:
         self._channels = LinkChannels(plane)
         self._notes = NetworkNotes(settings.encoding)
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
+        self.first_sync = FirstSync(plane, settings, store_and_forward)
         self._arrange(incarnation)
         self.relay_inbox = RelayInbox(
             store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
@@ -107,7 +109,9 @@ class Network:
         if self.scheme_forwarding.events is not None:
             for chain in self._notes.recover_types(recovered.notes):
                 self.scheme_forwarding.events.own(chain)
-        for router, interests in noted_interests(recovered.notes):
+        remembered = list(noted_interests(recovered.notes))
+        self.first_sync.recover(recovered.notes, remembers=bool(remembered))
+        for router, interests in remembered:
             for known in (interests, None):  # known, and not heard of for now
                 self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, router, True, known)))
 
@@ -118,6 +122,7 @@ class Network:
 
     def start(self, now: float) -> None:
         self.clock.now = self._started = now
+        self.first_sync.start()
         self._routed(self.unicast.start(now))
         self._routed(self.scheme.start(now))
         for address, expected in self.settings.dials:
@@ -204,6 +209,7 @@ class Network:
         for number, tags in self.relay_inbox.take_acks().items():
             self._plane.send(number, control_frame(Taken(tuple(tags))))
         self.relay_inbox.settle(now_ms)
+        self.out += self.first_sync.check(self.flood, self.unicast, self.scheme)
         self.store_and_forward.pump(now_ms)
         self.scheme_forwarding.settle(now_ms)
 
@@ -220,6 +226,7 @@ class Network:
         """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
         late for anybody."""
         self.note_types(journal)
+        self.first_sync.note(journal)
         if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
             journal.change(self.incarnation_note())
         self.store_and_forward.unpark()

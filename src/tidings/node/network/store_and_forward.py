@@ -41,6 +41,7 @@ from tidings.overlay.effects import Router
 KIND = "transit"
 HEADER_BYTES = 4  # of a stored item: version, 0, the message's priority (as in a message), 0
 LOAD_MAX = 256
+UNKNOWN: Router = 0  # a destination: whoever wants the message, which is not known yet (first_sync.py)
 EXPIRE_MAX = 10_000  # items that are looked at in one tick
 
 
@@ -76,6 +77,7 @@ class StoreAndForward:
         load_max: int = LOAD_MAX,
     ) -> None:
         self.router = router
+        self.destinations_known = True
         self.expired = self.abandoned = self.duplicates = self.no_hops = 0
         self._plane, self._journal, self._service = plane, journal, service
         self._hops_max, self._window_bytes, self._memory_bytes_max = hops_max, window_bytes, memory_bytes_max
@@ -285,13 +287,15 @@ class StoreAndForward:
 
     def waiting_for(self) -> list[Router]:
         """Routers that something waits for, unsent."""
-        return list(self._todo)
+        return [router for router in self._todo if router != UNKNOWN]
 
     # --- messages out ---------------------------------------------------------------------------------------------
 
     def pump(self, now_ms: int) -> None:
         """Send what there are routes, and room, for; by each link in the order in which it was stored."""
         self._absent = []
+        if self.destinations_known and UNKNOWN in self._todo:
+            self._resolve()
         by_hop: dict[Router, list[Router]] = {}
         for router in self._todo:
             hop = self._next_hops.get(router)
@@ -299,6 +303,20 @@ class StoreAndForward:
                 by_hop.setdefault(hop, []).append(router)
         for hop, routers in by_hop.items():
             self._send_in_order(now_ms, hop, self._links[hop], routers)
+
+    def _resolve(self) -> None:
+        """Give what was stored for whoever wants it the destinations that are known now."""
+        for seq in list(self._todo[UNKNOWN]):
+            item = self._items[seq]
+            if item.message is None:
+                self._absent.append(seq)
+                if len(self._absent) == self._load_max:
+                    return
+                continue
+            routers = tuple(set(self._plane.destinations(item.message)) - item.todo - {UNKNOWN})
+            self._put_back([(item, routers)])
+            self._done_with(item, (UNKNOWN,))
+            self._maybe_finish(item)
 
     def _send_in_order(self, now_ms: int, hop: Router, link: _Link, routers: list[Router]) -> None:
         """Send what waits for any of these routers, which all lie behind this link."""
