@@ -22,12 +22,12 @@ SAME_RATE = 0.75  # of the bytes a second of before: less means that somebody wa
 class LinkBatching:
     """Of one link.
 
-    >>> gathering = Gathering(10.0)
-    >>> gathering.wait_ms
+    >>> batching = LinkBatching(10.0)
+    >>> batching.wait_ms
     2.0
     >>> for turn in range(TURN_WRITES):
-    ...     gathering.wrote(2.0 * turn, pieces=2, size=400)
-    >>> gathering.wait_ms
+    ...     batching.wrote(2.0 * turn, pieces=2, size=400)
+    >>> batching.wait_ms
     10.0
     """
 

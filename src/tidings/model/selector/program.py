@@ -6,7 +6,7 @@ program is read, and running it checks nothing.
 
 >>> from tidings.model.selector.parser import parse
 >>> code = assemble(parse("price > 2 * cost"))
->>> code.hex(" "), Program(code).run({"price": 7, "cost": 3}), Program(code).run({"price": 7})
+>>> code.hex(" "), SelectorProgram(code).run({"price": 7, "cost": 3}), SelectorProgram(code).run({"price": 7})
 ('02 05 70 72 69 63 65 01 02 04 02 04 63 6f 73 74 06 0c', True, None)
 """
 
