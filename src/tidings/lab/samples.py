@@ -4,7 +4,7 @@ A run counts only if the server was the bottleneck and nothing else was (capacit
 they were read, so that whoever analyses them later can judge by other rules: what is stored is cumulative.
 
 >>> from dataclasses import replace
->>> counters = [CounterSample(second, 1000 * second, 3000 * second, 0.99 * second, 0.3 * second, 5e7) for second in range(8)]
+>>> counters = [CounterSample(at, 1000 * at, 3000 * at, 0.99 * at, 0.3 * at, 5e7) for at in range(8)]
 >>> verdict = judge(counters, RunRules(warm_s=2, cool_s=1))
 >>> verdict.received_per_s, verdict.overall_per_s, verdict.valid
 (1000.0, 4000.0, True)
