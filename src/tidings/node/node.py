@@ -75,6 +75,7 @@ class Node:
         rng: Random | None = None,
     ) -> None:
         self.connections: dict[int, Connection] = {}
+        self._last_values = settings.last_values
         self._observed = observed = ObservedPlane(plane)
         pieces = settings.pieces
         self._journal = journal = Journal(pieces.later_changes, pieces.changes_bytes_max)
@@ -134,6 +135,8 @@ class Node:
         self.mailbox_service.recover(recovered)
         self.retaining.recover(recovered)
         self.records.recover(recovered)
+        if self._last_values:
+            self.retaining.keep_last_values()
         self._request_handler.transactions.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
@@ -264,7 +267,7 @@ class Node:
             self._note_changes(now_ms)
         wanted = self._loader.wanted()
         wanted += self._dispatch.round(now_ms)
-        if wanted or self.retaining.reads:
+        if wanted or self.retaining.busy:
             self._loader.ask(wanted)
         writes += self._flush()
         if self.backpressure.held or self.mailbox_service.overflow.slow:
@@ -282,7 +285,7 @@ class Node:
                 self.backpressure.held
                 or self._observed.changes
                 or self._request_handler.queues.jobs
-                or self.retaining.reads
+                or self.retaining.busy
             )
         )
 

@@ -235,6 +235,7 @@ class Retain:
     age_ms: int = 0
     bytes_max: int = 0
     keep_limits: bool = False
+    last: bool = False  # only the last message of each topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,7 @@ class ReadRetained:
     bytes_max: int = 1 << 20
     selector: str = ""
     strict: bool = False
+    destination: str = ""  # of last values: those of these topics; without a name the broker's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,15 +374,7 @@ DeskRequest: TypeAlias = (
 )
 RecordRequest: TypeAlias = Keep | Recall | Linger
 Request: TypeAlias = (
-    DeskRequest
-    | TypeDeskRequest
-    | RecordRequest
-    | Trace
-    | Retain
-    | ReadRetained
-    | Release
-    | Advertise
-    | Unadvertise
+    DeskRequest | TypeDeskRequest | RecordRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
 )
 
 

@@ -314,7 +314,9 @@ CASES += [
     Case(records.ActivateConsumer, subscribe, new_mailbox, (["done"], 0), (["failed E_STORE_FULL"], None), ([], 0)),
     Case(records.ConfirmUnsubscribe, unsubscribe, consumers, (["done"], 0), (["done"], 0), ([], 0)),
     Case(records.AnswerRetention, retain, retained, (["done"], 0), (["failed E_STORE_FULL"], 0), ([], 0)),
-    Case(records.AnswerRecall, recall, answers, (["done", "accepted"], 1), (["done", "refused E_STORE_FULL"], 0), ([], 1)),
+    Case(
+        records.AnswerRecall, recall, answers, (["done", "accepted"], 1), (["done", "refused E_STORE_FULL"], 0), ([], 1)
+    ),
     Case(records.ForwardMessage, forward, in_transit, 1, 0, 1),
     Case(records.DeliverRelayed, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
     Case(records.TakeRelay, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),

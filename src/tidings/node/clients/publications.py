@@ -105,7 +105,9 @@ class Publications:
         if self._crowded(1.0):
             self._backpressure.hold(connection, CROWD)
 
-    def prepare(self, now_ms: int, connection: int | None, message: bytes, mailboxes: list[Mailbox]) -> PublicationStored:
+    def prepare(
+        self, now_ms: int, connection: int | None, message: bytes, mailboxes: list[Mailbox]
+    ) -> PublicationStored:
         """Journal the message if need be; returns what is to be published once that is safe."""
         offer = self._service.prepare(message, mailboxes, expires_ms_of(message), connection)
         return PublicationStored(now_ms, connection, message, offer, enters=self._abroad(message))

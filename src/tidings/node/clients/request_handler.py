@@ -59,7 +59,9 @@ class RequestHandler:
         self.queues = Queues(plane, service, journal, outbox)
         self.consuming = Consumers(plane, service, journal, outbox, settings)
         self.subscriptions = Subscriptions(plane, service, journal, outbox, settings)
-        self.transactions = OpenTransactions(plane, service, journal, outbox, settings, self.subscriptions, publishing, records)
+        self.transactions = OpenTransactions(
+            plane, service, journal, outbox, settings, self.subscriptions, publishing, records
+        )
 
     def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
         match request:

@@ -102,7 +102,12 @@ Form: TypeAlias = tuple[FrameType, dict[str, Value]]
 
 
 def _plain(
-    request: TypeRequest | QueueRequest | RetainedRequest | SubscriptionRequest | ConnectionRequest | PlainRecordRequest,
+    request: TypeRequest
+    | QueueRequest
+    | RetainedRequest
+    | SubscriptionRequest
+    | ConnectionRequest
+    | PlainRecordRequest,
 ) -> Form:
     """Frame type and fields of a request that has only a receipt beside them."""
     match request:
@@ -208,12 +213,19 @@ def _subscribe(asked: Subscribe) -> bytes:
 
 def _retained(request: RetainedRequest) -> Form:
     match request:
-        case Retain(_, name, destination, selector, age_ms, bytes_max, keep_limits):
+        case Retain(_, name, destination, selector, age_ms, bytes_max, keep_limits, last):
             limits: dict[str, Value] = {"age_ms": age_ms, "bytes_max": bytes_max, "keep_limits": keep_limits}
+            limits["last"] = last
             return FrameType.RETAIN, {"name": name, "destination": destination, "selector": selector, **limits}
-        case ReadRetained(_, name, after, up_to, messages, bytes_max, selector, strict):
+        case ReadRetained(_, name, after, up_to, messages, bytes_max, selector, strict, destination):
             bounds: dict[str, Value] = {"after": after, "up_to": up_to, "messages": messages, "bytes_max": bytes_max}
-            return FrameType.READ, {"name": name, "selector": selector, "strict": strict, **bounds}
+            return FrameType.READ, {
+                "name": name,
+                "selector": selector,
+                "strict": strict,
+                "destination": destination,
+                **bounds,
+            }
         case Release(_, name, up_to, forget):
             return FrameType.RELEASE, {"name": name, "up_to": up_to, "forget": forget}
         case _:

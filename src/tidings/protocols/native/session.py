@@ -290,6 +290,7 @@ def _retain(fields: dict[str, Value], receipt: int) -> Retain:
         unsigned(fields, "age_ms", 48),
         unsigned(fields, "bytes_max", 63),
         field(fields, "keep_limits", bool),
+        field(fields, "last", bool),
     )
 
 
@@ -315,6 +316,7 @@ def _read(fields: dict[str, Value], receipt: int) -> ReadRetained:
         min(unsigned(fields, "bytes_max") or READ_BYTES, READ_BYTES_MAX),
         field(fields, "selector", str),
         field(fields, "strict", bool),
+        field(fields, "destination", str),
     )
 
 

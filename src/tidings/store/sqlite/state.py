@@ -167,7 +167,9 @@ def _changes(record: Record, known: dict[int, int], last_seq: int) -> list[State
         case Detached(mailbox):
             return [StateChange(f"attached/{mailbox}", record, last_seq, None)]
         case Note(key):
-            return [setting(f"note/{key}", record) if record.value else StateChange(f"note/{key}", record, last_seq, None)]
+            return [
+                setting(f"note/{key}", record) if record.value else StateChange(f"note/{key}", record, last_seq, None)
+            ]
         case Stored() | Acked() | Counted():
             return []
         case _:

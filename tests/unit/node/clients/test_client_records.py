@@ -22,7 +22,6 @@ def records(client: DrivenClient) -> dict[str, object]:
     return dict(found.fields)
 
 
-
 def linger(client: DrivenClient, **fields: object) -> Outcome:
     return answer(client, Linger(client.next_receipt(), "mqtt", **fields))  # type: ignore[arg-type]
 
