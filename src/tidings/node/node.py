@@ -14,9 +14,9 @@ from tidings.model.event_type_topics import is_event
 from tidings.model.predicate import Predicate
 from tidings.node.clients.advertisements import Advertisements
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.event_type_registry import EventTypeRegistry, LocalEventTypes, NetworkEventTypes, NoEventTypes
 from tidings.node.clients.event_type_requests import EventTypeRequests
-from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.clients.session import Connection, MailboxSubscription, Principal

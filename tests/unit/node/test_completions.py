@@ -35,8 +35,8 @@ from tidings.node.requests import (
     Failed,
     Forget,
     Move,
-    Refused,
     Recall,
+    Refused,
     Retain,
     Unsubscribe,
 )

@@ -26,7 +26,6 @@ from tidings.node.clients.publications import Publications
 from tidings.node.clients.session import Connection
 from tidings.node.clients.subscription_plan import check_name, durable_name, durable_parts
 from tidings.node.completions import AnswerRecall, AnswerRequest, PublishEvent
-from tidings.node.encoded_message import QUEUE, destination_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.plane import Plane

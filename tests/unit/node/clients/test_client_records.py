@@ -83,7 +83,8 @@ def test_a_record_is_answered_when_it_is_on_disk_and_recalled_in_order() -> None
     while driver.writes:
         driver.write()
     last = client.session.said[-1]
-    assert isinstance(last, Done) and dict(last.fields) == {"mqtt/in": b"x"}
+    assert isinstance(last, Done)
+    assert dict(last.fields) == {"mqtt/in": b"x"}
 
 
 def test_when_the_lifetime_is_over_records_and_durable_subscriptions_are_gone() -> None:
@@ -132,7 +133,8 @@ def test_a_lifetime_of_zero_on_leaving_deletes_at_once() -> None:
     linger(client)
     client.leave()
     driver.turn()
-    assert records(driver.connect("me")) == {} and not driver.node.mailbox_service.mailboxes.by_name
+    assert records(driver.connect("me")) == {}
+    assert not driver.node.mailbox_service.mailboxes.by_name
 
 
 def test_clear_ends_what_an_earlier_connection_left() -> None:
@@ -144,7 +146,8 @@ def test_clear_ends_what_an_earlier_connection_left() -> None:
     client.leave()
     again = driver.connect("me")
     linger(again, clear=True, lifetime_ms=20 * SECOND)
-    assert records(again) == {} and not driver.node.mailbox_service.mailboxes.by_name
+    assert records(again) == {}
+    assert not driver.node.mailbox_service.mailboxes.by_name
     driver.tick(30 * SECOND)
     assert driver.node.records.lingering == 1
 

@@ -58,7 +58,8 @@ def test_each_topic_has_its_last_message(seed: int) -> None:
             assert read(client, pattern) == {
                 one: body for one, body in expected.items() if matching.matches(Destination(one))
             }
-    assert expected and sum(len(one) for one in driver.store.recover().waiting.values()) >= len(expected)
+    assert expected
+    assert sum(len(one) for one in driver.store.recover().waiting.values()) >= len(expected)
     driver.tick()
     driver.crash()
     assert sum(len(one) for one in driver.store.recover().waiting.values()) == len(expected)
@@ -89,7 +90,8 @@ def test_selectors_choose_and_a_named_one_has_its_own_topics() -> None:
     assert read(client, ">") == {}
     client.ask(ReadRetained(client.next_receipt(), "latest", selector="price > 2"))
     answer = client.session.said[-1]
-    assert isinstance(answer, Done) and [decode_message(one).properties["price"] for _, one in answer.retained] == [3]
+    assert isinstance(answer, Done)
+    assert [decode_message(one).properties["price"] for _, one in answer.retained] == [3]
     client.ask(Retain(client.next_receipt(), "all", "a.>"))
     for request in (
         ReadRetained(client.next_receipt(), "all", destination="a.b"),
@@ -97,7 +99,8 @@ def test_selectors_choose_and_a_named_one_has_its_own_topics() -> None:
     ):
         client.ask(request)
         refused = client.session.said[-1]
-        assert isinstance(refused, Failed) and refused.error.code in ("E_RETAINED_LAST", "E_RETAIN_DIFFERS")
+        assert isinstance(refused, Failed)
+        assert refused.error.code in ("E_RETAINED_LAST", "E_RETAIN_DIFFERS")
 
 
 def test_without_the_setting_there_are_none() -> None:
@@ -105,4 +108,5 @@ def test_without_the_setting_there_are_none() -> None:
     client = driver.connect()
     client.ask(ReadRetained(client.next_receipt(), "", destination="a"))
     answer = client.session.said[-1]
-    assert isinstance(answer, Failed) and answer.error.code == "E_RETAINED_UNKNOWN"
+    assert isinstance(answer, Failed)
+    assert answer.error.code == "E_RETAINED_UNKNOWN"
