@@ -317,6 +317,7 @@ class Configuration:
             deliveries_max=self.delivery.deliveries_max,
             dead_letters=Destination.parse(self.delivery.dead_letters),
             bury_expired=self.delivery.bury_expired,
+            last_values=any(one.protocol.startswith("mqtt") for one in self.listeners),
             slow_policies=frozenset(self.delivery.slow_policies),
         )
 
