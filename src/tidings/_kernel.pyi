@@ -414,7 +414,10 @@ class Forwarder:
         Send a message that is not persistent to the other brokers that want it.
         """
 
-    def relay(self, neighbour: int, routers: Sequence[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool: ...
+    def relay(self, neighbour: int, routers: Sequence[int], numbers: Sequence[int], origin: int, epoch: int, repeated: bool, hops: int, tag: int, message: bytes, now_ms: int) -> bool:
+        """
+        Send a copy that the neighbour must acknowledge, with a number for each of its routers.
+        """
 
     def network_stats(self) -> dict[str, int]: ...
 

@@ -14,30 +14,38 @@
 namespace tidings {
 
 struct ForwardHeader {
-    enum Flags : uint8_t { Broadcast = 1, BitSet = 2, Tagged = 4 };
+    enum Flags : uint8_t { Broadcast = 1, BitSet = 2, Tagged = 4, Repeated = 8 };
     static constexpr size_t routers_max = 1 << 16;
 
     uint8_t hops = 0;  // how many more links it may cross
     bool broadcast = false;
     bool tagged = false;  // an acknowledgement is wanted, by this tag
     uint64_t tag = 0;
-    uint32_t origin = 0;            // of a broadcast
+    bool repeated = false;          // tagged: the publisher may have sent it before
+    uint32_t origin = 0;            // of a broadcast; tagged: the router that numbered it
+    uint64_t epoch = 0;             // tagged: of the origin
     std::vector<uint32_t> routers;  // ascending, each once
+    std::vector<uint64_t> numbers;  // tagged: that the origin gave it for each of the routers
 
     void decode(std::string_view header) {
         Reader reader(header);
         hops = reader.u8();
         const uint8_t flags = reader.u8();
-        if (flags > 7 || (flags & (Broadcast | BitSet)) == (Broadcast | BitSet))
-            refuse("E_FORWARD_FLAGS", "flags that mean nothing", 1);
+        if (flags > 15 || (flags & Broadcast && flags != Broadcast) || (flags & Repeated && !(flags & Tagged)))
+            refuse("E_FORWARD_FLAGS", "unknown flags, or flags that exclude each other", 1);
         broadcast = flags & Broadcast;
         tagged = flags & Tagged;
+        repeated = flags & Repeated;
         tag = tagged ? reader.varint() : 0;
-        origin = 0;
+        origin = tagged || broadcast ? router(reader, 0) : 0;
+        epoch = tagged ? reader.u64() : 0;
         routers.clear();
-        if (broadcast) origin = router(reader, 0);
-        else if (flags & BitSet) read_bits(reader);
+        numbers.clear();
+        if (broadcast) {
+        } else if (flags & BitSet) read_bits(reader);
         else read_list(reader);
+        if (tagged)
+            for (size_t i = 0; i < routers.size(); ++i) numbers.push_back(reader.varint());
         if (!reader.done()) refuse("E_CODEC_TRAILING", "bytes after the destinations", reader.position());
     }
 
@@ -48,11 +56,15 @@ struct ForwardHeader {
         writer.fixed<uint32_t>(0);
         const bool bits = !broadcast && bits_size() < list_size();
         writer.u8(hops);
-        writer.u8(static_cast<uint8_t>((broadcast ? Broadcast : 0) | (bits ? BitSet : 0) | (tagged ? Tagged : 0)));
+        writer.u8(static_cast<uint8_t>((broadcast ? Broadcast : 0) | (bits ? BitSet : 0) | (tagged ? Tagged : 0) |
+                                       (tagged && repeated ? Repeated : 0)));
         if (tagged) writer.varint(tag);
-        if (broadcast) writer.varint(origin);
-        else if (bits) write_bits(writer);
-        else write_list(writer);
+        if (tagged || broadcast) writer.varint(origin);
+        if (tagged) writer.fixed<uint64_t>(epoch);
+        if (bits) write_bits(writer);
+        else if (!broadcast) write_list(writer);
+        if (tagged)
+            for (const uint64_t number : numbers) writer.varint(number);
         const auto size = static_cast<uint32_t>(out.size() - start - 4);
         std::memcpy(out.data() + start, &size, 4);
     }

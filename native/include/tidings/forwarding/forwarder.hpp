@@ -447,7 +447,8 @@ private:
         if (out_.tracker()) out_.tracker()->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
-            out_.events.add(Relayed{number, header_.hops, header_.tag, header_.routers, expiration(entry.message),
+            out_.events.add(Relayed{number, header_.hops, header_.tag, header_.routers, header_.numbers, header_.origin,
+                                    header_.epoch, header_.repeated, expiration(entry.message),
                                     std::string(entry.payload)});
         } else if (expired(entry.message, now_ms)) {
             ++network_->stats.expired;

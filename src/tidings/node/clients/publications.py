@@ -64,7 +64,8 @@ class Publications:
         is for both."""
         assert self._network is not None
         if isinstance(event, PublishedToRouters):
-            self._network.store_and_forward.accept(event.message, event.routers, event.expires_ms)
+            repeated = self._service.publish_dedup.perhaps(event.message[ID], event.perhaps_sent)
+            self._network.store_and_forward.accept(event.message, event.routers, event.expires_ms, repeated=repeated)
         else:
             self._enter(self._network, now_ms, event.message, event.connection)
         try:

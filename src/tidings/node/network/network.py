@@ -11,6 +11,7 @@ before it says Connected or Accepted, and closes it after Lost or Close.
 Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
 """
 
+from copy import copy as copy_of
 from random import Random
 from typing import assert_never
 
@@ -21,6 +22,7 @@ from tidings.model.codec import decode_predicate
 from tidings.node.completions import Copy
 from tidings.node.effects import LinkEffect as DriverEffect
 from tidings.node.mailboxes.journal import Journal
+from tidings.node.network.copy_numbers import CopyNumbers, new_epoch
 from tidings.node.network.datagrams import Datagrams
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, control_frame
@@ -83,6 +85,7 @@ class Network:
         machines = make_machines(settings, incarnation, self._rng, self._plane, self._channels, self._tables)
         self.links, self.unicast, self.flood, self.scheme, self.pan = machines
         self.incarnation = incarnation
+        self.store_and_forward.numbering.begin(new_epoch(incarnation, copy_of(self._rng)))
         self.scheme_forwarding = SchemeForwarding(
             self.scheme,
             settings,
@@ -192,7 +195,9 @@ class Network:
     def relayed(self, now_ms: int, event: Relayed) -> None:
         """A persistent copy from a neighbour. It is acknowledged when it is stored; the journal's flush follows."""
         if event.connection in self._channels.names:
-            copy = Copy(event.hops, event.tag, event.routers, event.expires_ms, event.message)
+            by_router = dict(zip(event.routers, event.numbers, strict=True))
+            numbers = CopyNumbers(event.origin, event.epoch, event.repeated, by_router)
+            copy = Copy(event.hops, event.tag, numbers, event.expires_ms, event.message)
             self.relay_inbox.relayed(now_ms, event.connection, copy)
 
     def _waits(self, number: int, error: StoreError | None) -> None:
@@ -228,6 +233,7 @@ class Network:
         self.store_and_forward.unpark()
         self.store_and_forward.expire(now_ms)
         self.relay_inbox.tick()
+        self.store_and_forward.forget_silent(now_ms, 2 * self.settings.bdrp.retain_ms)
         self.note_interests(journal)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
