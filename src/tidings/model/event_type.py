@@ -22,7 +22,6 @@ from tidings.model.constraint import check_name
 from tidings.model.message import check_property_name
 from tidings.model.values import Untyped, Value, reading
 
-
 LEVELS_MAX = 64  # of a hierarchy of types, the root counted
 
 
