@@ -110,7 +110,7 @@ class Node:
             journal, outbox, service, self.publishing, self._request_handler, self.retaining, self.records, self.network
         )
         self._own_types = LocalEventTypes(journal, outbox)
-        self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure)
+        self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure, plane)
         self._advertising = Advertisements(outbox, self._advertise)
         self.tracking = Tracking(
             plane,
@@ -297,6 +297,7 @@ class Node:
         self._own_types.changed(changes)
         if self.network is not None:
             self.network.settle(now_ms, changes)
+            self._types.settle()
         self.tracking.settle(
             now_ms, self.connections, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes()
         )

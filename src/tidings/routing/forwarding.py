@@ -21,9 +21,19 @@ from tidings.errors import CodecError
 from tidings.model.reader import Reader, put_varint
 from tidings.routing.effects import Router
 
-BROADCAST, BIT_SET, TAGGED, REPEATED = 1, 2, 4, 8
+BROADCAST, BIT_SET, TAGGED, REPEATED, EVENT, BY_TYPE, BY_FILTER, RISING = 1, 2, 4, 8, 16, 32, 64, 128
 ROUTERS_MAX = 1 << 16
 ID = slice(4, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class EventPlace:
+    """The place of an event in the network: the tree of a type (tidings.routing.hermes), and for whom it goes there."""
+
+    type: str
+    by_type: bool = True
+    by_filter: bool = True
+    rising: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,7 @@ class Forward:
     epoch: int = 0  # with a tag, as what follows: of the origin
     numbers: tuple[int, ...] = ()  # one for each router
     repeated: bool = False  # its publisher may have sent it before
+    event: EventPlace | None = None  # it travels by the tree of a type, not to routers
 
 
 class ForwardingReference:
@@ -95,6 +106,8 @@ class ForwardingReference:
 
 
 def encode_forward(copy: Forward) -> bytes:
+    if copy.event is not None:
+        return _encode_event(copy, copy.event)
     body = bytearray()
     flags = 0 if copy.tag is None else TAGGED | (REPEATED if copy.repeated else 0)
     if copy.origin is not None and copy.tag is None:
@@ -113,6 +126,14 @@ def encode_forward(copy: Forward) -> bytes:
         for number in copy.numbers:
             put_varint(body, number)
     head += body
+    return len(head).to_bytes(4, "little") + bytes(head) + copy.message
+
+
+def _encode_event(copy: Forward, event: EventPlace) -> bytes:
+    flags = EVENT | BY_TYPE * event.by_type | BY_FILTER * event.by_filter | RISING * event.rising
+    head, name = bytearray((copy.hops, flags)), event.type.encode()
+    put_varint(head, len(name))
+    head += name
     return len(head).to_bytes(4, "little") + bytes(head) + copy.message
 
 
@@ -140,6 +161,10 @@ def decode_forward(payload: bytes) -> Forward:
         raise CodecError("E_CODEC_TRUNCATED", "the data ends too early", position=len(payload))
     reader, message = Reader(payload[4 : 4 + size], family="CONTROL"), payload[4 + size :]
     hops, flags = reader.byte(), reader.byte()
+    if flags & EVENT:
+        name = reader.counted(1024).decode()
+        place = EventPlace(name, bool(flags & BY_TYPE), bool(flags & BY_FILTER), bool(flags & RISING))
+        return Forward(hops, message, event=place)
     tag = reader.varint(2**64 - 1) if flags & TAGGED else None
     origin = reader.varint(2**32 - 1) if flags & (TAGGED | BROADCAST) else None
     if flags & BROADCAST:

@@ -63,7 +63,7 @@ class OpenTransaction:
     failure: TidingsError | None = None  # the first thing that went wrong: commit will say so
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Connection:
     number: int
     principal: Principal

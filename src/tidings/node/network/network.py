@@ -288,8 +288,8 @@ class Network:
         self.neighbour_changes.append((True, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_up(self.clock.now, peer))
-        if self.scheme_forwarding.carrier is not None:
-            self._routed(self.scheme_forwarding.carrier.link_up(self.clock.now, peer))
+        if self.scheme_forwarding.linked is not None:
+            self._routed(self.scheme_forwarding.linked.link_up(self.clock.now, peer))
         if self.pan is not None:
             self._panned(self.pan.link_up(self.clock.now, peer))
         self.out.append(fx.Report("LINK_UP", f"router {peer}"))
@@ -301,8 +301,8 @@ class Network:
         self._routed(self.unicast.link_down(self.clock.now, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_down(self.clock.now, peer))
-        if self.scheme_forwarding.carrier is not None:
-            self._routed(self.scheme_forwarding.carrier.link_down(self.clock.now, peer))
+        if self.scheme_forwarding.linked is not None:
+            self._routed(self.scheme_forwarding.linked.link_down(self.clock.now, peer))
         if self.pan is not None:
             self._panned(self.pan.link_down(self.clock.now, peer, silent))
 
