@@ -59,6 +59,31 @@ class Bloom:
     @staticmethod
     def from_bytes(data: bytes) -> Bloom: ...
 
+class BoxTree:
+    """
+    Boxes by id, and the questions which may contain, lie within or meet another.
+    """
+
+    def __init__(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def add(self, id: int, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> None: ...
+
+    def remove(self, id: int) -> None: ...
+
+    def containing(self, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[int]:
+        """Boxes that may contain this one."""
+
+    def within(self, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[int]:
+        """Boxes that may lie within this one."""
+
+    def meeting(self, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[int]:
+        """Boxes that may have something in common with it."""
+
+    @property
+    def depth(self) -> int: ...
+
 class Pace:
     """
     Counts the reads of all connections, and the further reads of one of them that need not be reported.
