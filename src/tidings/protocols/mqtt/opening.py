@@ -1,4 +1,4 @@
-"""Opens the session of an MQTT client that has logged in: what there is of an earlier one, and what will be left of it.
+"""Opens the session of an MQTT client that has logged in, as a new one or with the state of an earlier one.
 
 clean start:  LINGER clear ───────────────────────┬─► KEEP mqtt/session, if it outlives the connection ─► opened
 otherwise:    RECALL ──► LINGER, if there is any ─┘
