@@ -46,7 +46,7 @@ class Publications:
             self._outbox.refused(event.connection, event.receipt, error.alone())
 
     def refuse(self, connection: int, receipt: int, error: TidingsError) -> None:
-        """A message could not be written (`Alone`)."""
+        """A message could not be written (`SoloPublisher`)."""
         self._outbox.refused(connection, receipt, error)
 
     def arrived(self, event: RemoteMessage) -> None:
