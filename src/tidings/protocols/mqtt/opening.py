@@ -25,7 +25,7 @@ from tidings.protocols.native.peer import Fields, NativePeer
 
 
 def lifetime_ms_of(connect: Connect) -> int:
-    """How long the session outlives its connection."""
+    """Return the time for which the session outlives its connection."""
     if connect.version == V4:
         return 0 if connect.clean else FOREVER_MS
     return milliseconds(connect.properties.get(Property.SESSION_EXPIRY, 0))
