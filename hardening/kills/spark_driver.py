@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.find_spark_home import _find_spark_home
 
-import tidings.cli
+import tidings.cli.submit
 from tidings.model.tables import TABLES
 from tidings.pipeline.java import java_home
 from tidings.pipeline.schemas import COMPACTED, RESULTS
@@ -27,7 +27,7 @@ LITTLE = {  # for little data: what is compiled is not worth it
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-SUBMIT = Path(tidings.cli.__file__).with_name("submit.py")
+SUBMIT = Path(tidings.cli.submit.__file__)
 SECONDS_MAX = 300.0
 
 

@@ -281,6 +281,13 @@ class Forwarder:
 
     def set_subscriber(self, connection: int, subscriber: int) -> None: ...
 
+    def advertise_event(self, connection: int, topic: str, type: str, attributes: Sequence[tuple[str, int, bool]]) -> None:
+        """
+        Events of this connection to a topic that fit are forwarded without being shown: name, kind in the order of `AttributeType`, and whether it may be missing.
+        """
+
+    def withdraw_event(self, connection: int, topic: str) -> None: ...
+
     def watch_clock(self, connection: int, skew_ms_max: int) -> None: ...
 
     def hold(self, connection: int) -> None:
@@ -439,7 +446,24 @@ class Forwarder:
         Send a message that is not persistent to the other brokers that want it.
         """
 
-    def relay(self, neighbour: int, routers: Sequence[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool: ...
+    def relay(self, neighbour: int, routers: Sequence[int], numbers: Sequence[int], origin: int, epoch: int, repeated: bool, hops: int, tag: int, message: bytes, now_ms: int) -> bool:
+        """
+        Send a copy that the neighbour must acknowledge, with a number for each of its routers.
+        """
+
+    def event_tree(self, name: str, up: int, calls: bool, neighbours: Sequence[int], parents: Sequence[str]) -> None:
+        """
+        The tree of a type here: the next hop to its rendezvous node (0: none), whether that asks for all events, and the neighbours and parent types that want all of them.
+        """
+
+    def drop_event_tree(self, name: str) -> None: ...
+
+    def event_filter(self, name: str, neighbour: int, parent: str, predicate: bytes) -> int:
+        """
+        A filter of a neighbour, or (0) of a type that the tree's is a subtype of. Returns its number.
+        """
+
+    def drop_event_filter(self, number: int) -> None: ...
 
     def network_stats(self) -> dict[str, int]: ...
 
