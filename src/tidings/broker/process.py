@@ -43,6 +43,7 @@ from tidings.broker.tuning.gc_tuning import collect_seldom
 from tidings.errors import ConfigError, TidingsError
 from tidings.extras import install_command, installed
 from tidings.kernel.heap import keep_large_blocks
+from tidings.node.inputs import ForgetBroker
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
 from tidings.store.sqlite.store import SqliteStore
@@ -135,7 +136,8 @@ class BrokerMain:
         broker = self._broker
         if not self.configuration.metrics.api:
             return {}
-        control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, self.check, self.reload)
+        guard, forget = (lambda: broker.login.guard), (lambda router: broker.step(ForgetBroker(router)))
+        control = BrokerControl(broker.view, guard, broker.end_client, self.check, self.reload, forget)
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
 
     def _open_store(self) -> SqliteStore:
@@ -279,6 +281,7 @@ class BrokerMain:
         self._pages.renew(new)
         if isinstance(self._broker.links, BrokerLinks) and new.peers is not None:
             self._broker.links.renew(new.peers.links)
+            self._broker.links.change_peers(new.peers.network)
 
 
 def run(

@@ -149,6 +149,8 @@ class Engine:
                 inputs.LinksReady()
                 | inputs.LinkOpened()
                 | inputs.StopLinks()
+                | inputs.PeersChanged()
+                | inputs.ForgetBroker()
                 | fx.Lost()
                 | fx.Authenticated()
                 | fx.Denied()
@@ -230,6 +232,10 @@ class Engine:
                 links.opened(now, incoming)
             case inputs.StopLinks(reason):
                 network.stop(now.steady_ms, reason)
+            case inputs.PeersChanged(dials, costs):
+                network.change_peers(now.steady_ms, dials, costs)
+            case inputs.ForgetBroker(router):
+                network.forget(now.steady_ms, router)
             case fx.Lost():
                 links.lost(now, incoming)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():

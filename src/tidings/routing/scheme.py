@@ -72,6 +72,9 @@ class Scheme(Protocol):
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         """Takes in what the flood brought of another router, or what a neighbour said to this scheme alone."""
 
+    def forget(self, now: float, router: Router) -> list[Effect]:
+        """This router was removed for good: what is known of its interests goes."""
+
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         """Routes have changed."""
 

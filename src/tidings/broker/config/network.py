@@ -30,22 +30,30 @@ _NETWORK = NetworkSettings(router=1)
 
 @dataclass(frozen=True, slots=True)
 class PeerTable:
-    address: str = setting("", "host:port to dial; empty: the peer dials, and this table only describes it")
-    router: int = setting(0, "its broker.id; 0: any broker that answers", minimum=0, maximum=0xFFFF_FFFF)
-    certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>")
+    address: str = setting(
+        "", "host:port to dial; empty: the peer dials, and this table only describes it", reload=True
+    )
+    router: int = setting(0, "its broker.id; 0: any broker that answers", minimum=0, maximum=0xFFFF_FFFF, reload=True)
+    certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>", reload=True)
     delay_ms: float = setting(
         0.0,
         "artificial delay of output to this peer, to try out a wide-area network on one machine",
         minimum=0,
         maximum=60_000,
+        reload=True,
     )
     bandwidth_bytes_s: int = setting(
         0,
         "bandwidth of the link in each direction; the console shows the load as a share of it; 0: not known",
         minimum=0,
+        reload=True,
     )
     cost: int = setting(
-        0, "cost of the link in routing; 0: its measured latency in units of 0.1 ms", minimum=0, maximum=COST_MAX
+        0,
+        "cost of the link in routing; 0: its measured latency in units of 0.1 ms",
+        minimum=0,
+        maximum=COST_MAX,
+        reload=True,
     )
 
 

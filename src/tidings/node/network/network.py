@@ -11,7 +11,9 @@ before it says Connected or Accepted, and closes it after Lost or Close.
 Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
 """
 
+from collections.abc import Mapping
 from copy import copy as copy_of
+from dataclasses import replace
 from random import Random
 from typing import assert_never
 
@@ -33,7 +35,7 @@ from tidings.node.network.notes import NetworkNotes, incarnation_note, noted_inc
 from tidings.node.network.pan_links import PanLinks
 from tidings.node.network.relay_inbox import RelayInbox, waiting_report
 from tidings.node.network.scheme_forwarding import SchemeForwarding
-from tidings.node.network.settings import NetworkSettings
+from tidings.node.network.settings import Dials, NetworkSettings
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import NetworkTables
 from tidings.node.plane import NetworkPlane
@@ -140,6 +142,32 @@ class Network:
         if self.pan is not None:
             self.pan.stop(self.clock.at(now))
         self._linked(self.links.stop(self.clock.at(now), reason))
+
+    def change_peers(self, now: float, dials: Dials, costs: Mapping[Router, int]) -> None:
+        """Links to addresses that are no longer named end, unless their peers keep them; new ones are dialled."""
+        self.clock.at(now)
+        before, self.settings = self.settings, replace(self.settings, dials=dials, costs=costs)
+        for address, expected in before.dials:
+            if (address, expected) not in dials:
+                self._linked(self.links.hang_up(self.clock.now, address))
+        for address, expected in dials:
+            if (address, expected) not in before.dials:
+                self._linked(self.links.dial(self.clock.now, address, expected))
+        for peer in self.links.peers():
+            link = self.links.link(peer)
+            if link is not None and before.costs.get(peer) != costs.get(peer):
+                self._cost(peer, link.latency_ms or 0.0)
+
+    def destinations(self, message: bytes) -> list[Router]:
+        """The other brokers that a message is sent to when it enters here."""
+        return self._plane.destinations(message)
+
+    def forget(self, now: float, router: Router) -> None:
+        """Nothing waits any longer for a router that cannot be reached."""
+        self.clock.at(now)
+        if router not in self.unicast.reachable():
+            self._routed(self.scheme.forget(self.clock.now, router))
+            self._give_up(router)
 
     def opened(self, connection: str, number: int, *, proven: bool) -> None:
         """The plane has this connection under that number. Before its peer is proven it hears nothing but refusals."""

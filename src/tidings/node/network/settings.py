@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tidings.errors import UsageError
 from tidings.kernel.forwarder import NetworkShape
@@ -16,6 +17,7 @@ from tidings.routing.covering.policies import POLICIES
 from tidings.routing.hermes import HermesOptions
 from tidings.routing.registry import SCHEMES, SchemeKind
 
+Dials: TypeAlias = tuple[tuple[str, Router | None], ...]
 UNICASTS = ("link-state", "distance-vector")
 UNSYNCHRONISED = ("hold", "refuse", "confirm")
 
@@ -27,7 +29,7 @@ class NetworkSettings:
 
     router: Router
     network: str = "tidings"
-    dials: tuple[tuple[str, Router | None], ...] = ()  # address, and the router expected there
+    dials: Dials = ()  # address, and the router expected there
     unicast: str = "link-state"
     scheme: str = "bdrp"
     encoding: InterestEncoding = field(default_factory=InterestEncoding)
