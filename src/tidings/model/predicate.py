@@ -64,7 +64,7 @@ class Conjunction(tuple[Constraint, ...]):
     @cached_property
     def box(self) -> Box:
         """The hull of what it allows each attribute it names; it must be satisfiable."""
-        sides = []
+        sides: Box = []
         for name, one in self.normal.sets.items():
             if one.tests or one.readings:
                 sides.append((name, None, None))

@@ -123,9 +123,9 @@ def key_bytes(key: Key) -> bytes:
 def _number_bytes(number: float) -> bytes:
     """A float in the order of all floats, then the distance to it of an int that it cannot hold."""
     nearest = float(number) + 0.0
-    [bits] = struct.unpack(">Q", struct.pack(">d", nearest))
+    bits: int = struct.unpack(">Q", struct.pack(">d", nearest))[0]
     bits = ~bits & 2**64 - 1 if bits >> 63 else bits | 1 << 63
-    apart = number - int(nearest) if isinstance(number, int) else 0
+    apart: int = number - int(nearest) if isinstance(number, int) else 0
     return bits.to_bytes(8, "big") + (0x8000 + apart).to_bytes(2, "big")
 
 

@@ -1,5 +1,6 @@
 """The kernel's tree of boxes answers as the plain one, and stays shallow in any order of insertion."""
 
+from collections.abc import Callable
 from math import log2
 from random import Random
 
@@ -57,7 +58,7 @@ def test_answers_are_those_of_a_scan(seed: int) -> None:
     assert (len(tree), tree.containing([])) == (0, [])
 
 
-ORDERS = {
+ORDERS: dict[str, Callable[[Random, int], list[int]]] = {
     "ascending": lambda rng, size: list(range(size)),
     "descending": lambda rng, size: list(range(size))[::-1],
     "shuffled": lambda rng, size: rng.sample(range(size), size),

@@ -7,8 +7,7 @@
 //
 // The forwarder uses no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of
 // a connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early,
-// what follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events
-// among others.
+// what follows on the same connection. Acknowledgements and credit change nothing of that: they are plain events.
 //
 // Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When
 // that is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the
@@ -233,8 +232,7 @@ private:
     // ---- parsing
 
     MessageBatch::Options decoding(size_t bytes_max, bool stops) const {
-        uint8_t derived = matcher_.derived();
-        if (network_) derived |= network_->interests.derived() | network_->event_trees.derived();
+        const uint8_t derived = matcher_.derived() | (network_ ? network_->derived() : uint8_t{0});
         return {derived, bytes_max, stops, network_ || matcher_.reads_texts()};
     }
 

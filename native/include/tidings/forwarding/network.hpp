@@ -126,6 +126,9 @@ public:
         return fresh;
     }
 
+    // What attributes of messages the tables need that are not in their bytes.
+    uint8_t derived() const { return interests.derived() | event_trees.derived(); }
+
     // One copy of a persistent message, with a tag and numbers, to a neighbour that must acknowledge it. False: no link,
     // or no room in it.
     bool relay(uint32_t neighbour, const ForwardHeader& header, std::string_view message, int64_t now_ms) {

@@ -65,9 +65,9 @@ class EventTypeRequests:
                 done = partial(self._backpressure.release, waiting)
                 self._known(client, receipt, name, lambda chain: self._advertise(client, receipt, chain, done), done)
             case UnadvertiseType(receipt, name):
-                if (tree := client.advertised.pop(name, None)) is None:
+                if (ended := client.advertised.pop(name, None)) is None:
                     raise UsageError("E_TYPE_UNADVERTISED", f"this connection does not advertise event type {name!r}")
-                self._stop(client, name, tree)
+                self._stop(client, name, ended)
                 self._book.unadvertise(name)
                 self._done(client, receipt)
             case _:
