@@ -141,10 +141,8 @@ class Engine:
                 pass
             case inputs.Tick():
                 node.tick(now.wall_ms)
-            case inputs.TrackingTick():
-                node.tracking.tick(now.wall_ms)
-            case inputs.StopTracking():
-                node.tracking.close(now.wall_ms)
+            case inputs.TrackingTick() | inputs.StopTracking():
+                self._track(now, ends=isinstance(incoming, inputs.StopTracking))
             case (
                 inputs.LinksReady()
                 | inputs.LinkOpened()
@@ -178,6 +176,9 @@ class Engine:
         if isinstance(incoming, inputs.Tick):
             self._pass(now, node.retry())
         return self._take()
+
+    def _track(self, now: Now, *, ends: bool) -> None:
+        (self.node.tracking.close if ends else self.node.tracking.tick)(now.wall_ms)
 
     def _persisted(self, now: Now, incoming: inputs.Persisted) -> None:
         for ticket in incoming.tickets:

@@ -55,6 +55,7 @@ class _Matching:
     def __init__(self, encoding: InterestEncoding, message: bytes) -> None:
         self._encoding = encoding
         self._attributes = batch_of(message).attributes(0)
+        self._carried: frozenset[int | bytes] | None
         try:
             self._carried = encoding.carried(encoding.encoding.message_elements(self._attributes))
         except UsageError:  # too large to be encoded: it is sent to every broker with an encoded row
