@@ -219,7 +219,7 @@ PATHS = {
     "{id}": "0000000700000001019a3f62547b0000",
 }
 BODIES = {"createQueue": {"name": "orders.a"}, "moveMessages": {"target": "orders.b"}}
-QUERIES = {"removeDurable": "?owner=alice/x"}
+QUERIES = {"removeDurable": "?owner=alice/x", "explainMessage": "?destination=ticks"}
 OWN_QUEUE = {"createQueue", "deleteQueue", "browseQueue", "purgeQueue", "moveMessages"}
 CHANGES = {one.name for one in OPERATIONS if one.method != "GET"}
 
