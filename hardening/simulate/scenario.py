@@ -33,10 +33,11 @@ ENCODINGS = (
     InterestEncoding(),
     InterestEncoding(vectors=False),
     InterestEncoding(Encoding(grade=GradedGrade()), False),
+    InterestEncoding(Encoding(grade=GradedGrade()), False, exact=True),
     InterestEncoding(Encoding(hashes=5)),
     InterestEncoding(Encoding(bits=512)),
     InterestEncoding(Encoding(key=0x5EC2E7)),
-    InterestEncoding(Encoding(key=0x5EC2E7, grade=GradedGrade()), False),
+    InterestEncoding(Encoding(key=0x5EC2E7, grade=GradedGrade()), False, exact=True),
 )
 COMBINED_SHARE = 0.4
 # With tracking, clocks agree so far (T_s, T_j and the skew between brokers); without it they are anywhere.
@@ -66,7 +67,7 @@ class Scenario:
 def random_scenario(choices: Choices) -> Scenario:
     rng = Random(f"scenario {choices.seed}")
     graph, dials = _network(choices, rng)
-    encoding = rng.choice(ENCODINGS[:3])
+    encoding = rng.choice(ENCODINGS[:4])
     broadcast_above = rng.choice((0, 0, 1, 3))
     scheme = choices.scheme.partition("-")[0]
     flood = FloodOptions(log_items_max=Random(f"flood {choices.seed}").choice((1, 3, 64)))

@@ -209,10 +209,13 @@ void bind_network(nb::class_<PyForwarder>& type) {
             "interest",
             [](PyForwarder& self, uint32_t router, const std::vector<nb::bytes>& added,
                const std::vector<nb::bytes>& removed) {
-                for (const nb::bytes& row : added) self.forwarder.network().interests.add(router, view_of(row));
-                for (const nb::bytes& row : removed) self.forwarder.network().interests.remove(router, view_of(row));
+                Interests& interests = self.forwarder.network().interests;
+                for (const nb::bytes& row : added) interests.check(view_of(row));
+                for (const nb::bytes& row : added) interests.add(router, view_of(row));
+                for (const nb::bytes& row : removed) interests.remove(router, view_of(row));
             },
-            nb::arg("router"), nb::arg("added"), nb::arg("removed"))
+            nb::arg("router"), nb::arg("added"), nb::arg("removed"),
+            "Rows of a router that come and go. An invalid one among those that come: an error, and nothing changes.")
         .def(
             "forget", [](PyForwarder& self, uint32_t router) { self.forwarder.network().interests.forget(router); },
             nb::arg("router"))

@@ -391,7 +391,10 @@ class Forwarder:
 
     def join_network(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
 
-    def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None: ...
+    def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None:
+        """
+        Rows of a router that come and go. An invalid one among those that come: an error, and nothing changes.
+        """
 
     def forget(self, router: int) -> None: ...
 

@@ -93,6 +93,7 @@ class BrokerMain:
             peers=self._startup.peers,
             tracking=self._tracking(),
             admission=configuration.admission.admission(),
+            tuning=configuration.tuning,
         )
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         observed = configuration.metrics.capacity or self._broker.admission is not None
@@ -103,7 +104,8 @@ class BrokerMain:
             await self._pages.start(self._startup)
             self._watch_signals()
             await self._broker.start(self._listeners())
-            collect_seldom()
+            if configuration.tuning.rare_garbage_collection:
+                collect_seldom()
             self._note_network()
             if observer is not None:
                 broker = self._broker

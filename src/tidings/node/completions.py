@@ -44,7 +44,7 @@ class PublicationStored(NamedTuple):
     """A message of a transaction, or an event: for subscribers here and, perhaps, at other brokers."""
 
     now_ms: int
-    connection: int
+    connection: int | None  # None: a client that has left
     message: bytes
     offer: Offer
     enters: bool  # it is not persistent, and goes to other brokers
@@ -176,6 +176,15 @@ class AnswerRetention:
     mailbox: RetainedMailbox
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerRecall:
+    """Durable or refused: the client's records as they are then. Crash: the client asks again."""
+
+    client: Connection
+    receipt: int
+    name: str
+
+
 # --- between brokers ----------------------------------------------------------------------------------------------
 
 
@@ -254,5 +263,6 @@ Completion: TypeAlias = (
     | ActivateConsumer
     | ConfirmUnsubscribe
     | AnswerRetention
+    | AnswerRecall
     | NetworkCompletion
 )

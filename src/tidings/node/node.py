@@ -14,6 +14,7 @@ from tidings.model.event_type_topics import is_event
 from tidings.model.predicate import Predicate
 from tidings.node.clients.advertisements import Advertisements
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.event_type_registry import EventTypeRegistry, LocalEventTypes, NetworkEventTypes, NoEventTypes
 from tidings.node.clients.event_type_requests import EventTypeRequests
 from tidings.node.clients.publications import Publications
@@ -41,7 +42,10 @@ from tidings.node.requests import (
     AdvertiseType,
     Credit,
     Failed,
+    Keep,
+    Linger,
     ReadRetained,
+    Recall,
     Release,
     RemoveType,
     Request,
@@ -71,6 +75,7 @@ class Node:
         rng: Random | None = None,
     ) -> None:
         self.connections: dict[int, Connection] = {}
+        self._last_values = settings.last_values
         self._observed = observed = ObservedPlane(plane)
         pieces = settings.pieces
         self._journal = journal = Journal(pieces.later_changes, pieces.changes_bytes_max)
@@ -94,10 +99,13 @@ class Node:
             post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
             self.network = Network(plane, network, store_and_forward, post, incarnation, rng)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
-        self._request_handler = RequestHandler(observed, service, journal, outbox, settings, self.publishing)
+        self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
+        self._request_handler = RequestHandler(
+            observed, service, journal, outbox, settings, self.publishing, self.records
+        )
         self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
         self._completer = Completer(
-            journal, outbox, service, self.publishing, self._request_handler, self.retaining, self.network
+            journal, outbox, service, self.publishing, self._request_handler, self.retaining, self.records, self.network
         )
         self._own_types = LocalEventTypes(journal, outbox)
         self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure)
@@ -126,6 +134,9 @@ class Node:
         self._own_types.recover(recovered)
         self.mailbox_service.recover(recovered)
         self.retaining.recover(recovered)
+        self.records.recover(recovered)
+        if self._last_values:
+            self.retaining.keep_last_values()
         self._request_handler.transactions.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
@@ -149,6 +160,7 @@ class Node:
             self.backpressure.forget(connection)
             gone.gone = True
             self._request_handler.lost(gone)
+            self.records.lost(connection)
             self._types.lost(gone)
             self.retaining.lost(connection)
             self._advertising.lost(connection)
@@ -168,6 +180,12 @@ class Node:
             self.tracking.tracing.start(now_ms, client, request)
         elif isinstance(request, Retain | ReadRetained | Release):
             self.retaining.carry_out(client, request)
+        elif isinstance(request, Keep):
+            self.records.keep(client, request)
+        elif isinstance(request, Recall):
+            self.records.recall(client, request)
+        elif isinstance(request, Linger):
+            self.records.linger(now_ms, client, request)
         elif isinstance(request, AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType):
             self._types.carry_out(client, request)
         elif isinstance(request, Advertise | Unadvertise):
@@ -224,6 +242,7 @@ class Node:
         self.mailbox_service.tick(now_ms)
         self._request_handler.queues.settle(now_ms)
         self.retaining.tick(now_ms)
+        self.records.tick(now_ms)
         if self.network is not None:
             self.network.tick(now_ms, self._journal)
 
@@ -239,6 +258,8 @@ class Node:
 
     def turn(self, now_ms: int) -> list[NodeEffect]:
         """The end of each step: write, give out, answer, hold or release publishers."""
+        if not self.records.at_rest:
+            self.records.settle(now_ms)
         writes = self._flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]
@@ -246,7 +267,7 @@ class Node:
             self._note_changes(now_ms)
         wanted = self._loader.wanted()
         wanted += self._dispatch.round(now_ms)
-        if wanted or self.retaining.reads:
+        if wanted or self.retaining.busy:
             self._loader.ask(wanted)
         writes += self._flush()
         if self.backpressure.held or self.mailbox_service.overflow.slow:
@@ -264,7 +285,7 @@ class Node:
                 self.backpressure.held
                 or self._observed.changes
                 or self._request_handler.queues.jobs
-                or self.retaining.reads
+                or self.retaining.busy
             )
         )
 

@@ -39,5 +39,6 @@ class NodeSettings:
     retained_bytes_max: int = 1 << 30  # of one retained subscription
     credit_default: int = 1_000
     credit_max: int = 1_000_000
+    last_values: bool = False  # keep the last message of each topic that was published with JMSXRetain
     slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer
     pieces: Pieces = field(default_factory=Pieces)

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -158,7 +159,11 @@ class BrokerThread:
         if self._tracking is not None:
             tracking = TrackingOptions(self._tracking, Path(self._folder.name) / "tracking")
         async with local_broker(
-            store, settings=self._settings, guard=self._guard, limits=self._limits, tracking=tracking
+            store,
+            settings=replace(self._settings or NodeSettings(), last_values=True),
+            guard=self._guard,
+            limits=self._limits,
+            tracking=tracking,
         ) as local:
             self._broker = local.broker
             self.stomp_port = await local.broker.listen(ListenerSettings(StompSession, port=0))

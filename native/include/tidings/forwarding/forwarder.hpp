@@ -232,7 +232,9 @@ private:
     // ---- parsing
 
     MessageBatch::Options decoding(size_t bytes_max, bool stops) const {
-        return {matcher_.derived(), bytes_max, stops, network_ || matcher_.reads_texts()};
+        const auto elsewhere = network_ ? network_->interests.derived() : uint8_t{0};
+        return {static_cast<uint8_t>(matcher_.derived() | elsewhere), bytes_max, stops,
+                network_ || matcher_.reads_texts()};
     }
 
     void keep(uint32_t number, Connection& connection, std::string_view rest) {

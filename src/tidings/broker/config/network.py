@@ -108,6 +108,11 @@ class NetworkTable:
         minimum=1,
         maximum=4096,
     )
+    encoding_exact: bool = setting(
+        True,
+        "advertise subscriptions by their exact filters; false: everything is encoded, as in the B-DRP paper, and "
+        "messages come in vain where that loses something",
+    )
     encoding_key_file: str = setting(
         "",
         f"a file whose bytes, {SECRET_BYTES_MIN} or more, key the encoding: without it interests cannot be read",
@@ -191,7 +196,8 @@ class NetworkTable:
         alternatives_max = self.encoding_alternatives_max
         encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade, alternatives_max)
         proof = key_proof(data, self._network_secret())
-        return InterestEncoding(encoding, "vectors" in self.encoding, keyless=self.relay_only, key_proof=proof)
+        vectors, exact = "vectors" in self.encoding, self.encoding_exact
+        return InterestEncoding(encoding, vectors, keyless=self.relay_only, key_proof=proof, exact=exact)
 
     def _network_secret(self) -> bytes:
         return _secret("network.secret_file", self.secret_file).strip()

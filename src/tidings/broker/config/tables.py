@@ -10,6 +10,7 @@ from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.schema_reader import setting
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.config.tracking import TrackingTable
+from tidings.broker.config.tuning import TuningTable
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.clients.admission import Admission
@@ -301,6 +302,7 @@ class Configuration:
     tracking: TrackingTable = setting(TrackingTable, "recording of the paths of messages")
     logging: LoggingTable = setting(LoggingTable, "the log, written to the error output")
     metrics: MetricsTable = setting(MetricsTable, "the HTTP endpoint of metrics and health checks")
+    tuning: TuningTable = setting(TuningTable, "heuristics that raise throughput; each can be switched off")
     console: ConsoleTable = setting(ConsoleTable, "the web console, a process beside the broker (docs/console.md)")
 
     def limits_of(self) -> BrokerLimits:
@@ -315,6 +317,7 @@ class Configuration:
             deliveries_max=self.delivery.deliveries_max,
             dead_letters=Destination.parse(self.delivery.dead_letters),
             bury_expired=self.delivery.bury_expired,
+            last_values=any(one.protocol.startswith("mqtt") for one in self.listeners),
             slow_policies=frozenset(self.delivery.slow_policies),
         )
 

@@ -17,6 +17,7 @@ from tidings.broker.connections.connection_limits import ConnectionLimits
 from tidings.broker.connections.listener import Listener, TlsHandshakes
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.links.dialer import dial
+from tidings.broker.links.link_batching import LinkBatching
 from tidings.broker.links.link_connection import LinkConnection, code_of
 from tidings.broker.log_rate_limit import LogRateLimit
 from tidings.broker.security.tls_failures import TlsFailures
@@ -54,6 +55,7 @@ class LinkSettings:
     delays_ms: Mapping[int, float] = field(default_factory=dict)  # by router number: how long output is held back
     bandwidths_bytes_s: Mapping[int, int] = field(default_factory=dict)  # by router number, as far as known
     gather_ms: float = GATHER_MS  # how long output waits at most for more to go with it, on a link that is busy
+    batching: bool = True  # False: always the short wait
     insecure: bool = False  # let everybody in who can reach the port
     address: str = ""  # host:port where other brokers reach this one, if it is not host and port
 
@@ -100,9 +102,9 @@ class BrokerLinks:
         self._accepted = 0
         self._started = False
 
-    @property
-    def gather_ms(self) -> float:
-        return self.settings.gather_ms
+    def batching(self) -> LinkBatching:
+        """Decides about the waits of one link."""
+        return LinkBatching(self.settings.gather_ms, enabled=self.settings.batching)
 
     # --- life -----------------------------------------------------------------------------------------------------
 

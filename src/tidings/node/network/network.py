@@ -27,6 +27,7 @@ from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, cont
 from tidings.node.network.link_clock import LinkClock
 from tidings.node.network.machines import FLOOD_TIMER, make_machines
 from tidings.node.network.notes import NetworkNotes, incarnation_note, noted_incarnation, noted_interests
+from tidings.node.network.pan_links import PanLinks
 from tidings.node.network.relay_inbox import RelayInbox, waiting_report
 from tidings.node.network.scheme_forwarding import SchemeForwarding
 from tidings.node.network.settings import NetworkSettings
@@ -42,6 +43,7 @@ from tidings.routing.control.messages import Datagram, FloodAck, FloodItem, Floo
 from tidings.routing.control.pan_codec import SCHEME as PAN
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
+from tidings.routing.scheme import EventCarrier
 from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import COST_MAX
 from tidings.routing.unicast.protocol import TIMER as UNICAST_TIMER
@@ -72,6 +74,7 @@ class Network:
         self.datagrams = Datagrams(settings.router, settings.hops_max, self._channels, lambda: self.unicast)
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._started = 0.0
+        self._panning = False  # what Pan has brought is being passed on already, further up the stack
         self.address = ""  # where links come in, as others see it; the driver knows it when it listens
 
     def _arrange(self, incarnation: int) -> None:
@@ -342,31 +345,37 @@ class Network:
                     assert_never(effect)
 
     def _panned(self, effects: list[LinkEffect]) -> None:
-        """Carry out effects of Pan, and pass on what it brought for the scheme."""
+        """Carry out effects of Pan, and pass on what it brought for the scheme: one after the other, for what this
+        broker asks itself would otherwise nest as deep as there are levels of types."""
         assert self.pan is not None
         self._linked(effects)
-        while self.pan.inbox and self.scheme_forwarding.events is not None:
-            effect = self.pan.inbox.pop(0)
+        if self._panning:
+            return
+        self._panning = True
+        try:
+            self._pass_on_pan(self.pan, self.scheme_forwarding.events)
+        finally:
+            self._panning = False
+
+    def _pass_on_pan(self, pan: PanLinks, events: EventCarrier | None) -> None:
+        while pan.inbox and events is not None:
+            effect = pan.inbox.pop(0)
             match effect:
                 case Changed():
-                    self._routed(self.scheme_forwarding.events.reroute(self.clock.now))
+                    self._routed(events.reroute(self.clock.now))
                 case PanArrived(token=0):
                     pass  # no request: nobody waits for an answer
                 case PanArrived():
-                    answer, said = self.scheme_forwarding.events.asked(self.clock.now, effect.payload)
-                    self._linked(self.pan.reply(self.clock.now, effect, answer))
+                    answer, said = events.asked(self.clock.now, effect.payload)
+                    self._linked(pan.reply(self.clock.now, effect, answer))
                     self._routed(said)
                 case PanAnswered(token=token, payload=payload):
-                    self._routed(
-                        self.scheme_forwarding.events.answered(self.clock.now, self._questions.pop(token), payload)
-                    )
+                    self._routed(events.answered(self.clock.now, self._questions.pop(token), payload))
                 case Unanswered(token=token):
-                    self._routed(
-                        self.scheme_forwarding.events.answered(self.clock.now, self._questions.pop(token), None)
-                    )
+                    self._routed(events.answered(self.clock.now, self._questions.pop(token), None))
                 case _:
                     assert_never(effect)
-        self.pan.inbox.clear()
+        pan.inbox.clear()
 
     def _forget_connection(self, connection: str) -> None:
         if (number := self._channels.closed(connection)) is not None:

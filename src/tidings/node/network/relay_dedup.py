@@ -3,7 +3,7 @@
 A broker that lost a link before an acknowledgement came sends again, perhaps by another way; so the same message can
 arrive twice, long apart. The ids of the last ones are kept, in the store as well, in slots that are written over in
 turn: each batch rewrites one slot. Of the ids that are written over, the highest of each publisher is kept
-(`seen_marks`): a message that is not above it may have been taken before, and is delivered with that mark.
+(the marks): a message that is not above it may have been taken before, and is delivered with that mark.
 
 What a batch writes is asked for when it leaves (`notes`): by then it is known which ids of the batch before were
 refused, and have to be taken again.

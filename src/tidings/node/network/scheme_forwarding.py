@@ -44,7 +44,7 @@ class SchemeForwarding:
         self._store_and_forward, self._event_custody, self._carry_out = store_and_forward, event_custody, carry_out
         self._refused = "", b""  # with which code events are refused by the store, and the tag of the last one
 
-    def enter(self, now_ms: int, message: bytes, connection: int) -> None:
+    def enter(self, now_ms: int, message: bytes, connection: int | None) -> None:
         """A message enters here that is not persistent."""
         if self.carrier is None or (self.events is not None and not is_event(message)):
             self._plane.enter(message, now_ms, connection)

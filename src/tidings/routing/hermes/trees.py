@@ -6,7 +6,7 @@ somebody wants all events (`FLOW`). The rendezvous node of a type asks, in the t
 everything that it is asked for itself: there it is a subscriber under the name of its own type.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 
 from tidings.model.predicate import Predicate
@@ -60,37 +60,50 @@ class Trees:
 
     def add(self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate, until: float = inf) -> None:
         """This hop wants, or advertises, this filter until then."""
+        pending = [(name, hop)]
+        while pending:
+            name, hop = pending.pop()
+            heirs = self._add(now, name, kind, hop, filter, until)
+            pending += [(heir, name) for heir in heirs if not self.tree(heir).flows[kind].has(name, filter)]
+            until = inf
+
+    def _add(
+        self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate, until: float
+    ) -> Iterable[str]:
+        """In one tree; returns the subtypes in whose trees this broker wants the same for the type."""
         self._now = now
         tree = self.tree(name)
         flow = tree.flows[kind]
         if flow.has(hop, filter):
             flow.add(hop, filter, until)
             self._prolong(tree, kind, filter)
-            return
+            return ()
         flow.add(hop, filter, until)
         for neighbour in flow.told:
             if neighbour != hop:
                 self._offer(tree, kind, neighbour, filter)
         self._follow(tree, kind)
-        if kind in SUBSCRIPTIONS and tree.up is None:
-            for heir in tree.subtypes:
-                if not self.tree(heir).flows[kind].has(name, filter):
-                    self.add(now, heir, kind, name, filter)
+        return tuple(tree.subtypes) if kind in SUBSCRIPTIONS and tree.up is None else ()
 
     def remove(self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate) -> None:
+        pending = [(name, hop)]
+        while pending:
+            name, hop = pending.pop()
+            pending += [(heir, name) for heir in self._remove(now, name, kind, hop, filter)]
+
+    def _remove(self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate) -> Iterable[str]:
+        """In one tree; returns the subtypes in whose trees this broker no longer wants the same for the type."""
         self._now = now
         tree = self.trees.get(name)
         if tree is None or not tree.flows[kind].has(hop, filter):
-            return
+            return ()
         flow = tree.flows[kind]
         flow.remove(hop, filter)
         for neighbour, told in flow.told.items():
             if filter in told.until and flow.until_without(filter, neighbour) == -inf:
                 self._withdraw(tree, kind, neighbour, filter)
-        if kind in SUBSCRIPTIONS and filter not in flow.sources:
-            for heir in tree.subtypes:
-                self.remove(now, heir, kind, name, filter)
         self._follow(tree, kind)
+        return tuple(tree.subtypes) if kind in SUBSCRIPTIONS and filter not in flow.sources else ()
 
     def heir(self, now: float, name: str, child: str) -> None:
         """At the rendezvous node of `name`: this is a subtype."""

@@ -72,7 +72,7 @@ class Bench:
             Relays(),
         )
         network: Any = SimpleNamespace(store_and_forward=self.store_and_forward, relay_inbox=self.relays)
-        self.completer = Completer(self.journal, outbox, self.service, unused, unused, unused, network)
+        self.completer = Completer(self.journal, outbox, self.service, unused, unused, unused, unused, network)
         self.store = store or MemoryStore()
         recovered = self.store.recover()
         self.service.recover(recovered)
