@@ -1,5 +1,6 @@
 """Streams into Delta tables: each row once, however often a batch comes again, and whoever else appends."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,15 @@ def test_a_batch_is_appended_once_wherever_its_driver_ends(
     assert numbers(tmp_path) == list(range(40))
     assert read_delta(spark, tmp_path / "table", version=0).count() == 10
     monkeypatch.undo()
+    query = json.loads((tmp_path / "check" / "metadata").read_text())["id"]
+    staged = tmp_path / "table" / "_staged"
+    for of in (query, "another"):  # as killed drivers leave them
+        (staged / f"{of}-4-abc").mkdir(parents=True)
+    write(tmp_path / "files", 4)
+    stream(spark, tmp_path, DeltaSink(tmp_path / "table"))
+    assert [one.name for one in staged.iterdir()] == ["another-4-abc"]
     stream(spark, tmp_path, DeltaSink(tmp_path / "table"), "another")
-    assert numbers(tmp_path) == sorted([*range(40), *range(40)]), "another checkpoint is another query"
+    assert numbers(tmp_path) == sorted([*range(50), *range(50)]), "another checkpoint is another query"
 
 
 def test_others_may_append_meanwhile_and_columns_may_grow(

@@ -97,7 +97,8 @@ def test_new_rows_are_appended_and_others_are_not_written_again(
     assert files < set(stored.paths())
     assert state is not None
     assert (state.rows, stored.read(spark).count()) == (330, 330)
-    assert state.inputs["segments"] == {"b3": [[0, 3, 1_000, 2_002]]}
+    assert state.inputs["newest"] == {"b3": 2_002}
+    assert [(first, len(text)) for first, text in state.inputs["segments"]["b3"]] == [(0, 4 * 4)]
 
 
 def test_a_filter_that_has_grown_replaces_its_earlier_copy_and_nothing_else(

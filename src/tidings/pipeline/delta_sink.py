@@ -40,7 +40,10 @@ class DeltaSink:
         log = DeltaLog(self._place, schema, self._partition_by)
         if _has(log.load(), query, number):
             return
-        folder = self._place.under(STAGED, f"{number}-{uuid4().hex}")
+        for left, _, _ in self._place.under(STAGED).list():  # by drivers of this query that were killed
+            if left.name.startswith(f"{query}-"):
+                left.remove_folder()
+        folder = self._place.under(STAGED, f"{query}-{number}-{uuid4().hex[:8]}")
         writer = batch.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         (writer.partitionBy(*self._partition_by) if self._partition_by else writer).parquet(folder.uri)
         files = log.take(folder)

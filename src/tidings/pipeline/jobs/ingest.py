@@ -12,7 +12,7 @@ segment that is deleted before it is read is left out until the next run, which 
 retention.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -49,7 +49,7 @@ class SegmentListing:
     """Segments of one table, and those that are new since its last state."""
 
     new: list[StoragePath]  # or damaged before, and changed since
-    known: SegmentRanges  # consumed before
+    known: list[SegmentName]  # consumed before, and still there
     since: Mapping[str, int]  # by writer: what is older and was never taken in is gone; "": by any
     stamps: Mapping[str, list[int]]  # size and time of change of the new ones
     marked: bool  # `since` has changed
@@ -76,10 +76,10 @@ def listing(source: StoragePath, name: str, manifest: Manifest | None) -> Segmen
         and damaged.get(place.name) != [size, ns]
     }
     before = inputs.get("since", {})
-    newest = known.newest_ms() if "since" in inputs else {}
-    since = _since(_marks([place for place, _, _ in entries]), before, newest)
+    since = _since(_marks([place for place, _, _ in entries]), before, inputs.get("newest", {}))
+    left = [one for place, _, _ in entries if (one := SegmentName.parse(place.name)) is not None and one in known]
     changed = manifest is not None and since != before
-    return SegmentListing(list(stamps), known, since, {place.name: at for place, at in stamps.items()}, changed)
+    return SegmentListing(list(stamps), left, since, {place.name: at for place, at in stamps.items()}, changed)
 
 
 def _marks(places: list[StoragePath]) -> dict[str, int]:
@@ -107,6 +107,14 @@ def _since(marks: Mapping[str, int], before: Mapping[str, int], newest: Mapping[
         if ms > newest.get(writer, 0):  # else all that are older than the newest were there when that was taken in
             since[writer] = max(since.get(writer, 0), ms)
     return since
+
+
+def newest_ms(names: Iterable[SegmentName], before: Mapping[str, int]) -> dict[str, int]:
+    """The time of the newest segment of each writer."""
+    newest = dict(before)
+    for name in names:
+        newest[name.writer] = max(newest.get(name.writer, 0), name.created_ms)
+    return newest
 
 
 def ingest(spark: SparkSession, source: StoragePath, output: StoragePath, name: str) -> Manifest | None:
@@ -170,8 +178,11 @@ def _consumed(
     skipped = {name: why for name, why in earlier.items() if name not in names and why != GONE} | dict(bad) | gone
     damaged = before.inputs.get("damaged", {}) if before is not None else {}
     stamps = {**damaged, **found.stamps}
+    consumed = [*found.known, *(one for text in names if (one := SegmentName.parse(text)) is not None)]
+    newest = dict(before.inputs.get("newest", {})) if before is not None else {}
     inputs = {
-        "segments": found.known.with_names(one for text in names if (one := SegmentName.parse(text))).as_json(),
+        "segments": SegmentRanges.of(consumed).as_json(),  # what is no longer there need not be known
+        "newest": newest_ms(consumed, newest),
         "damaged": {name: stamps[name] for name in sorted({*skipped} & {*stamps} - {*gone})},
         "since": dict(now.since),
     }

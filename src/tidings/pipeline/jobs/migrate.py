@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidings.errors import StoreError
+from tidings.pipeline.jobs.ingest import newest_ms
 from tidings.pipeline.jobs.optimize import stored_tables
 from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import DAY, spark_schema
@@ -46,9 +47,8 @@ def _migrate(run: JobRun, stored: StoredTable, manifests: list[StoragePath]) -> 
         read = run.spark.read.schema(schema).parquet(*folders) if folders else run.spark.createDataFrame([], schema)
         inputs = dict(found["inputs"])
         if isinstance(inputs.get("segments"), list):
-            inputs["segments"] = SegmentRanges.of(
-                one for text in inputs["segments"] if (one := SegmentName.parse(text))
-            ).as_json()
+            names = [one for text in inputs["segments"] if (one := SegmentName.parse(text)) is not None]
+            inputs |= {"segments": SegmentRanges.of(names).as_json(), "newest": newest_ms(names, {})}
         staged = stored.stage(stored.begin(convert=True), read)
         rows = stored.commit(staged, lambda: (inputs, found["skipped"])).rows
     for place in manifests:

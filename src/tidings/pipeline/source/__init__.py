@@ -57,12 +57,13 @@ class TidingsSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the source anew in a session; call it before each of several streams is defined.
+    """Registers the source again in a session, with push-down of filters; call it before each of several streams.
 
     Spark keeps one map of environment variables for each registration of a source. Starting a worker writes to it, and
     a stream that is started at that moment serialises it, which fails if it grows meanwhile. Registered again, the
     source has another map; streams that were defined before keep theirs. The workers are those of `PYSPARK_PYTHON`.
     """
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TidingsSource)
 
 
