@@ -99,7 +99,7 @@ class View:
         )
 
     def explain(self, message: bytes) -> dict[str, Any]:
-        """Where a message that enters here goes, and why; empty without a network."""
+        """The destinations of a message that enters here, and the reasons; empty without a network."""
         network = self._node.network
         return {} if network is None else explain(network, message)
 

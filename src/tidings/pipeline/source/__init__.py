@@ -57,7 +57,7 @@ class TidingsSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the source anew in a session; call it before each of several streams is defined.
+    """Registers the source again in a session; call it before each of several streams is defined.
 
     Spark keeps one map of environment variables for each registration of a source. Starting a worker writes to it, and
     a stream that is started at that moment serialises it, which fails if it grows meanwhile. Registered again, the

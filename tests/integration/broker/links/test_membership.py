@@ -45,7 +45,7 @@ def test_links_follow_the_peers_that_are_configured(tmp_path: Path) -> None:
                 assert machine is not None
                 assert (machine.unicast.next_hop(2), machine.unicast.distance(3)) == (3, 9)
                 await writer.publish("ticks.a", {"n": 1}, wait=True)
-                assert (await anext(aiter(ticks))).attributes["n"] == 1
+                assert (await anext(aiter(ticks))).properties["n"] == 1
                 change(network, 1, ((two, 2), (three, 3)), {})
                 await eventually(lambda: network.linked(1, 2))
 
@@ -86,7 +86,7 @@ def test_an_explanation_names_who_wants_a_message_and_why(tmp_path: Path) -> Non
                 BrokerNetwork(folder, [(1, 2), (2, 3)], encoding=encoding) as network,
                 connect(network.url(3)) as reader,
             ):
-                await reader.subscribe("ticks.>", "price > 20")
+                await reader.subscribe("ticks.>", selector="price > 20")
                 await eventually(network.known)
                 view = network.brokers[1].view().engine
                 found = view.explain(encode_message(Message(Destination("ticks.a"), {"price": 50})))
