@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from hardening.simulate.choices import Choices
-from hardening.simulate.sizes import random_sizes
+from hardening.simulate.sizes import random_relay_sizes, random_sizes
 from hardening.simulate.strain import Strain, random_strain
 from hardening.simulate.typed import OPTIONS as HERMES
 from tidings.matching.encoding import Encoding
@@ -110,6 +110,9 @@ def random_scenario(choices: Choices) -> Scenario:
         faults = sorted([*faults, *rolled], key=lambda entry: entry[0])
     sizing = Random(f"sizes {choices.seed}")
     sizes = {router: random_sizes(sizing) for router in dials}
+    if scheme == "bdrp":
+        relaying = Random(f"relays {choices.seed}")
+        sizes = {router: random_relay_sizes(relaying, one) for router, one in sizes.items()}
     tracking = random_tracking(choices.tracking, rng) if tracked else None
     return Scenario(graph, settings, faults, skews_ms, tracking, sizes, sizing.choice((0.0, 1.0, 20.0)), strain, later)
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from hardening.support.node_driver import MEGABYTE, Anybody, NodeDriver
+from hardening.support.node_driver import MEGABYTE, NodeDriver
+from tidings.broker.security.guard import Anybody
 from tidings.delivery.store import Store
 from tidings.errors import TidingsError
 from tidings.node import inputs
@@ -46,11 +47,12 @@ class MqttBroker(NodeDriver):
 
     def __init__(self, store: Store | None = None) -> None:
         self.sessions: list[MqttConnection] = []
+        self.logins: list[LogIn] = []
         self.mqtt_clients = MqttClients()
         self._publishers = count(1)  # over all lives of the broker: none twice
         super().__init__(store, NodeSettings(last_values=True))
 
-    def crash(self) -> None:  # type: ignore[override]
+    def crash(self) -> None:
         self.sessions.clear()
         self.mqtt_clients = MqttClients()
         self.start()
@@ -63,10 +65,6 @@ class MqttBroker(NodeDriver):
             self.logins.append(effect)
         else:
             super()._carry_out(effect)
-
-    @property
-    def logins(self) -> list[LogIn]:
-        return self.__dict__.setdefault("_logins", [])
 
     def pump(self) -> None:
         """Until nothing moves any more, but for writes that are held."""

@@ -138,7 +138,7 @@ class Completer:
                     self.complete_all(self._journal.withdraw(completion.life), error)
             case ConfirmHandOver():
                 network.scheme_forwarding.complete(completion, error)
-            case ConfirmCopy(message_id, then):
-                self._complete_network(network, then, error or network.store_and_forward.missing(message_id))
+            case ConfirmCopy(then=then):
+                self._complete_network(network, then, error or network.store_and_forward.confirm_copy(completion))
             case _:
                 assert_never(completion)

@@ -31,6 +31,7 @@ from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
 from tidings.node.mailboxes.sync_write import SyncWrite
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.network import Network
+from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.observed_plane import ObservedPlane
@@ -95,6 +96,7 @@ class Node:
                 window_bytes=network.window_bytes,
                 memory_bytes_max=pieces.transit_bytes_max,
                 load_max=pieces.load_messages,
+                dedup=RelayDedup(pieces.relay_id_slots, pieces.relay_slot_ids, pieces.number_ranges_max),
             )
             post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
             self.network = Network(plane, network, store_and_forward, post, incarnation, rng)
@@ -108,7 +110,7 @@ class Node:
             journal, outbox, service, self.publishing, self._request_handler, self.retaining, self.records, self.network
         )
         self._own_types = LocalEventTypes(journal, outbox)
-        self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure)
+        self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure, plane)
         self._advertising = Advertisements(outbox, self._advertise)
         self.tracking = Tracking(
             plane,
@@ -295,6 +297,7 @@ class Node:
         self._own_types.changed(changes)
         if self.network is not None:
             self.network.settle(now_ms, changes)
+            self._types.settle()
         self.tracking.settle(
             now_ms, self.connections, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes()
         )

@@ -338,8 +338,8 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Linger:
-    """What is left of this client, under a name, when its connection ends: its records and durable subscriptions called
-    `name/…`, for a lifetime, and a will, which is published after a delay or at the end of the lifetime."""
+    """Keep something of this client, under a name, when its connection ends: its records and durable subscriptions
+    called `name/…`, for a lifetime, and a will, which is published after a delay or at the end of the lifetime."""
 
     receipt: int
     name: str
@@ -347,7 +347,7 @@ class Linger:
     will: bytes = b""  # a message
     will_delay_ms: int = 0
     will_expiry_ms: int = 0  # from its publication on; 0: as the message says
-    clear: bool = False  # what there is of an earlier connection ends now
+    clear: bool = False  # the remains of an earlier connection end now
 
 
 TypeDeskRequest: TypeAlias = AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType

@@ -29,6 +29,7 @@ from tidings.node.settings import NodeSettings
 from tidings.protocols.amqp.session import AmqpSession
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
+from tidings.protocols.mqtt.websocket import MqttWebSocketSession
 from tidings.protocols.native.frames import VERSION, FrameSplitter, FrameType, RawFrame, control, decode_fields
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.stomp.session import StompSession
@@ -107,14 +108,17 @@ class BrokerThread:
         guard: Guard | None = None,
         limits: BrokerLimits | None = None,
         amqp_tls: ssl.SSLContext | None = None,
+        mqtt_tls: ssl.SSLContext | None = None,
         tracking: TrackingSettings | None = None,
     ) -> None:
         self.url = self.amqp = ""
         self.port = self.stomp_port = self.websocket_port = self.amqp_port = self.mqtt_port = 0
+        self.mqtt_websocket_port = self.mqtt_tls_port = 0
         self._settings = settings
         self._guard = guard
         self._limits = limits
         self._amqp_tls = amqp_tls
+        self._mqtt_tls = mqtt_tls
         self._tracking = tracking
         self._broker: Broker | None = None
         self._folder = tempfile.TemporaryDirectory()
@@ -172,8 +176,15 @@ class BrokerThread:
             amqp = ListenerSettings(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
             self.amqp_port = await local.broker.listen(amqp)
             self.amqp = f"127.0.0.1:{self.amqp_port}"
-            mqtt = ListenerSettings(MqttNativeSession, port=0, make_gateway=partial(MqttSession, MqttClients()))
+            make_mqtt = partial(MqttSession, MqttClients())
+            mqtt = ListenerSettings(MqttNativeSession, port=0, make_gateway=make_mqtt)
             self.mqtt_port = await local.broker.listen(mqtt)
+            make_web = partial(MqttWebSocketSession, make_mqtt, ())
+            self.mqtt_websocket_port = await local.broker.listen(
+                ListenerSettings(MqttNativeSession, port=0, make_gateway=make_web, protocol="mqtt-websocket")
+            )
+            encrypted = ListenerSettings(MqttNativeSession, port=0, tls=self._mqtt_tls, make_gateway=make_mqtt)
+            self.mqtt_tls_port = 0 if self._mqtt_tls is None else await local.broker.listen(encrypted)
             self.port, self.url = local.port, local.url
             self._ready.set()
             await self._stop.wait()

@@ -24,6 +24,7 @@ from tidings.node.completions import AnswerRequest, Completion, Copy
 from tidings.node.engine import Engine
 from tidings.node.inputs import Turn
 from tidings.node.mailboxes.journal import Journal
+from tidings.node.network.copy_numbers import CopyNumbers
 from tidings.node.network.pan_links import PanSettings
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.requests import (
@@ -143,7 +144,8 @@ class Driver(NodeDriver):
 
     def relay(self, *tags: int) -> None:
         for tag in tags:
-            self.network.relay_inbox.relayed(self.now_ms, LINK, Copy(5, tag, [1], 0, persistent()))
+            copy = Copy(5, tag, CopyNumbers(2, 1, False, {1: 1}), 0, persistent())
+            self.network.relay_inbox.relayed(self.now_ms, LINK, copy)
             self.step(Turn())
 
     def event(self, client: DrivenClient) -> None:

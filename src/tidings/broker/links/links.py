@@ -25,7 +25,7 @@ from tidings.errors import UsageError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.node.effects import LinkEffect
-from tidings.node.inputs import Input, LinkOpened, LinksReady, PlaneReady, StopLinks
+from tidings.node.inputs import Input, LinkOpened, LinksReady, PeersChanged, PlaneReady, StopLinks
 from tidings.node.network.link_secret import CHALLENGE_BYTES
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay import effects as fx
@@ -126,13 +126,23 @@ class BrokerLinks:
         return door
 
     def renew(self, settings: LinkSettings) -> None:
-        """Its certificates count for links that are made from now on; those that exist stay. Nothing else changes, and
-        links without TLS stay without."""
+        """Certificates count for links that are made from now on; those that exist stay, and links without TLS stay
+        without. What is configured of single peers applies at once."""
+        self.settings = replace(
+            self.settings,
+            certificate_names=settings.certificate_names,
+            delays_ms=settings.delays_ms,
+            bandwidths_bytes_s=settings.bandwidths_bytes_s,
+        )
         if self.settings.tls_dial is None or settings.tls_dial is None:
             return
         self.settings = replace(self.settings, tls_accept=settings.tls_accept, tls_dial=settings.tls_dial)
         if self._door is not None and settings.tls_accept is not None:
             self._door.renew(settings.tls_accept)
+
+    def change_peers(self, network: NetworkSettings) -> None:
+        """Dial those that the configuration names now, and those only."""
+        self._tell(PeersChanged(network.dials, network.costs))
 
     async def stop(self) -> None:
         if not self._started:

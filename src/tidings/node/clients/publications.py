@@ -64,7 +64,11 @@ class Publications:
         is for both."""
         assert self._network is not None
         if isinstance(event, PublishedToRouters):
-            self._network.store_and_forward.accept(event.message, event.routers, event.expires_ms)
+            if refusal := self._network.first_sync.refusal():
+                self._outbox.refused(event.connection, event.receipt, refusal)
+                return
+            repeated = self._service.publish_dedup.perhaps(event.message[ID], event.perhaps_sent)
+            self._network.store_and_forward.accept(event.message, event.routers, event.expires_ms, repeated=repeated)
         else:
             self._enter(self._network, now_ms, event.message, event.connection)
         try:
@@ -109,6 +113,9 @@ class Publications:
         self, now_ms: int, connection: int | None, message: bytes, mailboxes: list[Mailbox]
     ) -> PublicationStored:
         """Journal the message if need be; returns what is to be published once that is safe."""
+        persistent = message[1] & PERSISTENT and not message[1] & QUEUE
+        if persistent and self._network is not None and (refusal := self._network.first_sync.refusal()):
+            raise refusal
         offer = self._service.prepare(message, mailboxes, expires_ms_of(message), connection)
         return PublicationStored(now_ms, connection, message, offer, enters=self._abroad(message))
 

@@ -205,7 +205,7 @@ class RetainedSubscriptions:
             self._start(client, request, mailbox, program)
 
     def _plan(self, client: Connection, request: ReadRetained) -> tuple[RetainedMailbox, Program | None]:
-        """What is to be read, and by which selector."""
+        """Find the mailbox to be read, and the selector."""
         mailbox = self._find(request.name or LAST_VALUES)
         destination, operation = mailbox.retention.destination, "browse"
         if request.destination:

@@ -1,6 +1,6 @@
 """The tables that a routing scheme fills, in the plane and where messages are in transit."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tidings.node.network.notes import NetworkNotes
 from tidings.node.network.settings import NetworkSettings
@@ -41,3 +41,17 @@ class NetworkTables:
     def routes(self, next_hops: Mapping[Router, Router]) -> None:
         self._plane.routes(next_hops)
         self._store_and_forward.routed(next_hops)
+
+    def event_tree(
+        self, name: str, up: Router, calls: bool, neighbours: Sequence[Router], parents: Sequence[str]
+    ) -> None:
+        self._plane.event_tree(name, up, calls, neighbours, parents)
+
+    def drop_event_tree(self, name: str) -> None:
+        self._plane.drop_event_tree(name)
+
+    def event_filter(self, name: str, neighbour: Router, parent: str, predicate: bytes) -> int:
+        return self._plane.event_filter(name, neighbour, parent, predicate)
+
+    def drop_event_filter(self, number: int) -> None:
+        self._plane.drop_event_filter(number)

@@ -46,5 +46,5 @@ class MqttClients:
             del self._by_id[key]
 
     def take_unfinished(self, user: str, client_id: str) -> Unfinished:
-        """What the client was sent over its last connection and had not answered; forgotten with that."""
+        """Take out the unanswered messages of the client's last connection."""
         return self._away.pop((user, client_id), None) or Unfinished({}, [])

@@ -1,4 +1,4 @@
-"""Opens the session of an MQTT client that has logged in: what there is of an earlier one, and what will be left of it.
+"""Opens the session of an MQTT client that has logged in, as a new one or with the state of an earlier one.
 
 clean start:  LINGER clear ───────────────────────┬─► KEEP mqtt/session, if it outlives the connection ─► opened
 otherwise:    RECALL ──► LINGER, if there is any ─┘
@@ -25,7 +25,7 @@ from tidings.protocols.native.peer import Fields, NativePeer
 
 
 def lifetime_ms_of(connect: Connect) -> int:
-    """How long the session outlives its connection."""
+    """Return the time for which the session outlives its connection."""
     if connect.version == V4:
         return 0 if connect.clean else FOREVER_MS
     return milliseconds(connect.properties.get(Property.SESSION_EXPIRY, 0))

@@ -1,4 +1,4 @@
-"""What the broker keeps of an MQTT session: its subscriptions as JSON, and the publisher numbers of its connections."""
+"""The record that the broker keeps of an MQTT session: subscriptions as JSON, publisher numbers of its connections."""
 
 import json
 from dataclasses import dataclass, field

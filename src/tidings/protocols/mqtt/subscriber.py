@@ -246,7 +246,10 @@ class MqttSubscriber:
     def _read_retained(self, subscription: MqttSubscription) -> None:
         """Once all that was published before is where it can be read."""
         for pattern in subscription.patterns:
-            self._peer.ask(FrameType.SYNC, {}, lambda _, pattern=pattern: self._read_page(subscription, pattern, 0))
+            self._peer.ask(FrameType.SYNC, {}, partial(self._read_first_page, subscription, pattern))
+
+    def _read_first_page(self, subscription: MqttSubscription, pattern: str, _: Fields | RemoteError) -> None:
+        self._read_page(subscription, pattern, 0)
 
     def _read_page(self, subscription: MqttSubscription, pattern: str, after: int) -> None:
         found: list[Message] = []

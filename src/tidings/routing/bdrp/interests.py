@@ -130,14 +130,15 @@ class InterestEncoding:
         """The elements of a row, or the bits of its vector that are set. For a filter those of every message that it
         matches; if these are not all that it asks for, itself as well, so that it makes no other row needless."""
         if not filters.is_filter(row):
-            return self._carried(elements(row)) if not self.vectors else _bits(int.from_bytes(row, "little"))
+            return self.carried(elements(row)) if not self.vectors else _bits(int.from_bytes(row, "little"))
         predicate = decode_predicate(filters.predicate_of(self.opened(row)))
         common = filters.common_lossless(predicate, graded=self.graded)
         [asked] = self.encoding.conjunction_elements(common)
         whole = predicate.residual is None and predicate.conjunctions == (common,)
-        return self._carried(asked) if whole else self._carried(asked) | {row}
+        return self.carried(asked) if whole else self.carried(asked) | {row}
 
-    def _carried(self, asked: Iterable[int]) -> frozenset[int | bytes]:
+    def carried(self, asked: Iterable[int]) -> frozenset[int | bytes]:
+        """Some elements as members of rows are: themselves, or the bits of their vector."""
         if not self.vectors:
             return frozenset(asked)
         return _bits(self.encoding.vector(asked))

@@ -141,6 +141,11 @@ class Bdrp:
             return self._judged(router)
         return self._take_all(router) if change.added or own else []
 
+    def forget(self, now: float, router: Router) -> list[Effect]:
+        self._forget_at.pop(router, None)
+        self._forget(router)
+        return []
+
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         self._tables.routes({router: route.next_hop for router, route in table.routes.items()})
         return []

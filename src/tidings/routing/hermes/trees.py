@@ -8,6 +8,7 @@ everything that it is asked for itself: there it is a subscriber under the name 
 
 from collections.abc import Callable, Iterable
 from math import inf
+from typing import Protocol
 
 from tidings.model.predicate import Predicate
 from tidings.overlay.effects import Router
@@ -17,6 +18,16 @@ from tidings.routing.hermes.options import HermesOptions
 from tidings.routing.hermes.tables import ALWAYS, Flow, Hop, ToldInterest
 
 NextHop = Callable[[int], Router | None]
+
+
+class TreeListener(Protocol):
+    """Follows the changes by which events find their way."""
+
+    def changed(self, tree: "Tree") -> None: ...
+
+    def gone(self, name: str) -> None: ...
+
+    def wanted(self, name: str, hop: Hop, filter: Predicate, *, on: bool) -> None: ...
 
 
 class Tree:
@@ -29,7 +40,8 @@ class Tree:
         self.subtypes: dict[str, float] = {}  # at the rendezvous node: subtypes, and until when they are known
 
     def idle(self) -> bool:
-        return not self.subtypes and not any(flow or flow.told for flow in self.flows.values())
+        flows = self.flows.values()
+        return not self.subtypes and not any(flow or any(one.until for one in flow.told.values()) for flow in flows)
 
     def targets(self, kind: InterestKind) -> set[Router]:
         """Whom to tell of filters of this kind."""
@@ -44,6 +56,7 @@ class Trees:
         self.router, self.options = router, options
         self.trees: dict[str, Tree] = {}
         self.out: list[Send] = []
+        self.listener: TreeListener | None = None
         self.moving = False  # what is taken back now is taken back because ways have changed
         self._key_of, self._next_hop = key_of, next_hop
         self._now = 0.0
@@ -54,6 +67,8 @@ class Trees:
             self._now = self._now if now is None else now
             key = self._key_of(name)
             found = self.trees[name] = Tree(name, key, self._next_hop(key), self._now)
+            if self.listener is not None:
+                self.listener.changed(found)
         return found
 
     # --- what changes ---------------------------------------------------------------------------------------------
@@ -79,6 +94,7 @@ class Trees:
             self._prolong(tree, kind, filter)
             return ()
         flow.add(hop, filter, until)
+        self._listen(tree, kind, hop, filter, on=True)
         for neighbour in flow.told:
             if neighbour != hop:
                 self._offer(tree, kind, neighbour, filter)
@@ -99,6 +115,7 @@ class Trees:
             return ()
         flow = tree.flows[kind]
         flow.remove(hop, filter)
+        self._listen(tree, kind, hop, filter, on=False)
         for neighbour, told in flow.told.items():
             if filter in told.until and flow.until_without(filter, neighbour) == -inf:
                 self._withdraw(tree, kind, neighbour, filter)
@@ -142,6 +159,8 @@ class Trees:
             if up != tree.up:
                 moved = True
                 tree.up = up
+                if self.listener is not None:
+                    self.listener.changed(tree)
                 self._retarget(now, tree)
                 for child in tree.subtypes:
                     if up is None:
@@ -170,11 +189,21 @@ class Trees:
                 self.disinherit(now, tree.name, child)
             if tree.idle() and now >= tree.since + 2 * self.options.settle_ms:
                 del self.trees[tree.name]
+                if self.listener is not None:
+                    self.listener.gone(tree.name)
 
     def take(self) -> list[Send]:
         """Takes out and returns the messages to neighbours."""
         out, self.out = self.out, []
         return out
+
+    def _listen(self, tree: Tree, kind: InterestKind, hop: Hop, filter: Predicate, *, on: bool) -> None:
+        if self.listener is None:
+            return
+        if kind is InterestKind.FILTER:
+            self.listener.wanted(tree.name, hop, filter, on=on)
+        else:
+            self.listener.changed(tree)
 
     # --- telling neighbours ---------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class Client:
         self.code = self.codes.get(timeout=SECONDS)
 
     @staticmethod
-    def _clean(version: MQTTProtocolVersion, connect: dict[str, Any]) -> dict[str, bool]:
+    def _clean(version: MQTTProtocolVersion, connect: dict[str, Any]) -> dict[str, Any]:
         """Where paho wants to know: in 3.1.1 for the client, in 5.0 for the connection."""
         clean = connect.pop("clean", True)
         if version == V5:
