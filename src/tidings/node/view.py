@@ -61,6 +61,7 @@ class NetworkView:
     copies_expired: int
     copies_duplicate: int
     copies_abandoned: int
+    copies_held: int
 
 
 class View:
@@ -117,7 +118,8 @@ def _network_view(network: Network) -> NetworkView:
         dict(network.scheme.counts()),
         {} if network.pan is None else network.pan.status(),
         len(store_and_forward),
-        store_and_forward.expired + network.event_custody.expired,
+        store_and_forward.expired + network.event_custody.expired + network.held_copies.expired,
         store_and_forward.duplicates,
         store_and_forward.abandoned,
+        len(network.held_copies),
     )

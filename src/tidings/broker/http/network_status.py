@@ -35,6 +35,7 @@ def status(broker: BrokerView) -> dict[str, Any]:
         "cpu_seconds": round(time.process_time(), 6),
         "pan": dict(network.pan),
         "in_transit": network.in_transit,
+        "held": network.copies_held,
         "plane": broker.forwarder.stats(),
         "counts": copy_counts(broker, network),
     }

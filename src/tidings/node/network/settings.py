@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tidings.errors import UsageError
 from tidings.kernel.forwarder import NetworkShape
+from tidings.node.network.held_copies import EmptyStoreOptions
 from tidings.node.network.pan_links import PanSettings
 from tidings.overlay.effects import Router
 from tidings.overlay.link.greeting import Greeting
@@ -43,6 +44,7 @@ class NetworkSettings:
     advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
     merge: bool = False  # of covering: what clients of this broker ask for, joined where the union is one filter
     hermes: HermesOptions = field(default_factory=HermesOptions)
+    empty_store: EmptyStoreOptions = field(default_factory=EmptyStoreOptions)
     pan: PanSettings | None = None  # links are made as Pan decides; None: only those of `dials`
 
     def __post_init__(self) -> None:
