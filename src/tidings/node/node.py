@@ -30,6 +30,7 @@ from tidings.node.mailboxes.message_loader import MessageLoader
 from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
 from tidings.node.mailboxes.sync_write import SyncWrite
 from tidings.node.network.event_custody import EventCustody
+from tidings.node.network.held_copies import HeldCopies
 from tidings.node.network.network import Network
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.network.settings import NetworkSettings
@@ -87,6 +88,7 @@ class Node:
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
+            held = HeldCopies(plane, journal, service, network.empty_store, load_max=pieces.load_messages)
             store_and_forward = StoreAndForward(
                 plane,
                 journal,
@@ -97,9 +99,10 @@ class Node:
                 memory_bytes_max=pieces.transit_bytes_max,
                 load_max=pieces.load_messages,
                 dedup=RelayDedup(pieces.relay_id_slots, pieces.relay_slot_ids, pieces.number_ranges_max),
+                held=held,
             )
             post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
-            self.network = Network(plane, network, store_and_forward, post, incarnation, rng)
+            self.network = Network(plane, network, store_and_forward, post, held, incarnation, rng)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
         self._request_handler = RequestHandler(

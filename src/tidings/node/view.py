@@ -65,6 +65,7 @@ class NetworkView:
     copies_expired: int
     copies_duplicate: int
     copies_abandoned: int
+    copies_held: int
 
 
 class View:
@@ -129,7 +130,8 @@ def _network_view(network: Network) -> NetworkView:
         network.clock.now < network.flood.contested_until,
         frozenset(store_and_forward.waiting_for()),
         len(store_and_forward),
-        store_and_forward.expired + network.event_custody.expired,
+        store_and_forward.expired + network.event_custody.expired + network.held_copies.expired,
         store_and_forward.duplicates,
         store_and_forward.abandoned,
+        len(network.held_copies),
     )

@@ -97,8 +97,8 @@ class Metrics:
         return HttpPage(str(text), TYPE)
 
     def health(self) -> HttpPage:
-        """200 while the broker serves clients, otherwise 503; a store that refuses or is slow is reported, with status
-        200. If `live` is false, only a restart helps."""
+        """200 while the broker serves clients, otherwise 503; a store that refuses or is slow, and messages that are
+        held because the store was replaced, are reported with status 200. If `live` is false, only a restart helps."""
         broker = self._view()
         ended = broker.failure
         network = broker.engine.network()
@@ -113,6 +113,8 @@ class Metrics:
         }
         if network is not None:
             state |= {"synchronised": network.synchronised, "duplicate_id": network.contested}
+            if network.copies_held:
+                state["held"] = network.copies_held
         if ended:
             state["failure"] = ended
         return HttpPage(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
@@ -191,6 +193,8 @@ def _network(text: _Text, broker: BrokerView) -> None:
     text.add(
         "transit_messages", "gauge", "Persistent messages not yet acknowledged by the next broker.", network.in_transit
     )
+    meaning = "Persistent messages held because the store was replaced (network.empty_store)."
+    text.add("held_messages", "gauge", meaning, network.copies_held)
     counts = copy_counts(broker, network)
     text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
     fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
