@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from tidings.delivery.policy import QueuePolicy
 from tidings.model.destination import Destination
 
 
@@ -40,4 +41,5 @@ class NodeSettings:
     credit_default: int = 1_000
     credit_max: int = 1_000_000
     slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer
+    policies: tuple[QueuePolicy, ...] = ()  # of queues; the first that fits
     pieces: Pieces = field(default_factory=Pieces)

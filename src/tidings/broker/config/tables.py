@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.broker.config.network import NetworkTable
+from tidings.broker.config.policies import PolicyTable, policies_of
 from tidings.broker.config.schema_reader import setting
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.config.tracking import TrackingTable
@@ -298,6 +299,7 @@ class Configuration:
         AdmissionTable, "admission control: throttle publishers before messages wait too long"
     )
     delivery: DeliveryTable = setting(DeliveryTable, "failed deliveries, dead letters and slow subscribers")
+    policies: tuple[PolicyTable, ...] = setting(tuple, "policies of queues; the first that matches holds")
     tracking: TrackingTable = setting(TrackingTable, "recording of the paths of messages")
     logging: LoggingTable = setting(LoggingTable, "the log, written to the error output")
     metrics: MetricsTable = setting(MetricsTable, "the HTTP endpoint of metrics and health checks")
@@ -316,6 +318,7 @@ class Configuration:
             dead_letters=Destination.parse(self.delivery.dead_letters),
             bury_expired=self.delivery.bury_expired,
             slow_policies=frozenset(self.delivery.slow_policies),
+            policies=policies_of(self.policies),
         )
 
     @property
