@@ -226,7 +226,7 @@ def _document(of: Any, indent: int) -> str:
     assert text, f"{of} needs a docstring"
     text, _, more = text.partition("\n\n")
     if more:
-        text += f"\n\nMore at `tidings.{of.__qualname__}`."
+        text += f"\n\nThe asynchronous `{of.__name__}` says more."
     text = text.replace("`async with`", "`with`").replace("await ", "").replace("For asyncio", "Blocking")
     text = text.replace("An asynchronous iterator", "An iterator").replace("The asyncio client", "The blocking client")
     end = "\n" if "\n" in text else ""

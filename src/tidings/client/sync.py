@@ -125,7 +125,7 @@ class Transaction:
     def commit(self, key: str = "", number: int = 0, digest: str = "") -> bool:
         """Commit, or raise an error if nothing was committed (E_COMMIT_UNKNOWN: outcome unknown).
 
-        More at `tidings.Transaction.commit`.
+        The asynchronous `commit` says more.
         """
         return result_of(self._async.commit(key, number, digest))
 
@@ -221,7 +221,7 @@ class Queue:
     def purge(self, *, tags: Iterable[int] | None = None) -> int:
         """Delete all waiting messages, or only those with these tags; returns the count.
 
-        More at `tidings.Queue.purge`.
+        The asynchronous `purge` says more.
         """
         return result_of(self._async.purge(tags=tags))
 
@@ -266,7 +266,7 @@ class Client:
     ) -> None:
         """Make an event type known: its own attributes (bool, int, float, string or bytes) beside its parent's.
 
-        More at `tidings.EventTypes.add_type`.
+        The asynchronous `add_type` says more.
         """
         result_of(self._async.add_type(event_type, attributes, parent=parent))
 
@@ -283,14 +283,14 @@ class Client:
     def close(self, timeout: float | None = None) -> None:
         """Wait until all that was published has reached the broker, and persistent messages its disk; then close.
 
-        More at `tidings.Client.close`.
+        The asynchronous `close` says more.
         """
         result_of(self._async.close(timeout))
 
     def forget(self, durable: str, *, shared: bool = False, owner: str | None = None) -> None:
         """Delete a durable subscription of this client id (or a shared one of all clients) and its waiting messages.
 
-        More at `tidings.Client.forget`.
+        The asynchronous `forget` says more.
         """
         result_of(self._async.forget(durable, shared=shared, owner=owner))
 
@@ -321,7 +321,7 @@ class Client:
         """Send a message. A persistent one is on the broker's disk when this returns. The body is bytes, text, or a
         dict or list that is sent as JSON; the property `content-type` says which.
 
-        More at `tidings.Client.publish`.
+        The asynchronous `publish` says more.
         """
         got = result_of(
             self._async.publish(
@@ -372,7 +372,7 @@ class Client:
     ) -> "Delivery":
         """Send a message and return the first reply to it; E_NO_REPLY if none comes within `timeout` seconds.
 
-        More at `tidings.Replies.request`.
+        The asynchronous `request` says more.
         """
         return blocking(
             result_of(self._async.request(destination, properties, body, timeout=timeout, **options)), Delivery
@@ -390,7 +390,7 @@ class Client:
     ) -> "RetainedSubscription":
         """Have the broker keep what is published there from now on, to be read again from any offset.
 
-        More at `tidings.RetainedRequests.retain`.
+        The asynchronous `retain` says more.
         """
         return RetainedSubscription(
             result_of(
@@ -424,7 +424,7 @@ class Client:
     ) -> "Subscription":
         """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
 
-        More at `tidings.Client.subscribe`.
+        The asynchronous `subscribe` says more.
         """
         return Subscription(
             result_of(
@@ -445,7 +445,7 @@ class Client:
     def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """The path of a message: the brokers it passed and its recipients, as far as recorded.
 
-        More at `tidings.Observing.trace`.
+        The asynchronous `trace` says more.
         """
         return result_of(self._async.trace(message, everywhere=everywhere))
 
