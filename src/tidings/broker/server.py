@@ -39,6 +39,7 @@ from tidings.broker.tasks import Steps, Tasks
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
 from tidings.broker.tuning.capacity_observer import ExcludedCpuTime, Observer
 from tidings.broker.tuning.read_moderation import ReadModeration
+from tidings.delivery.policy import QueuePolicy
 from tidings.delivery.store import Store, read_sound
 from tidings.errors import TidingsError
 from tidings.kernel.clock import now_ms
@@ -91,6 +92,7 @@ class Broker:
         self.tuning = tuning or TuningTable()
         self.run = secrets.token_hex(8)  # tells if two addresses lead to the same broker
         self.limits = limits or BrokerLimits()
+        self._policies = settings.policies
         self.forwarder = Forwarder(
             output_bytes_max=self.limits.output_bytes_max,
             memory_bytes_max=self.limits.memory_bytes_max,
@@ -244,7 +246,12 @@ class Broker:
     def configure(self, limits: BrokerLimits, guard: Guard) -> None:
         """Other limits and users, for clients that log in from now on."""
         self.limits, self.login.guard = limits, guard
-        self.step(inputs.Reconfigured(limits, guard.open))
+        self.replace_policies(self._policies)
+
+    def replace_policies(self, policies: tuple[QueuePolicy, ...]) -> None:
+        """Policies of queues, for those that exist too."""
+        self._policies = policies
+        self._step_and_follow(inputs.Reconfigured(self.limits, self.login.guard.open, policies))
 
     def end_client(self, number: int, code: str, reason: str) -> None:
         self._step_and_follow(inputs.EndClient(number, code, reason))

@@ -131,7 +131,7 @@ class Engine:
                 self._persisted(now, incoming)
                 return self._take()
             case inputs.PersistedNow() | inputs.PersistLate() | inputs.NotPersisted():
-                self._answer_alone(incoming)
+                self._answer_alone(now, incoming)
                 return self._take()
             case inputs.Loaded(asked, messages, damaged):
                 node.loaded(now.wall_ms, asked, messages, damaged)
@@ -203,6 +203,7 @@ class Engine:
             clients.lost(incoming.connection)
         elif isinstance(incoming, inputs.Reconfigured):
             clients.configure(incoming.limits, open=incoming.open)
+            self.node.mailbox_service.limits.configure(incoming.policies)
         elif (client := clients.by_connection.get(incoming.connection)) is not None:  # otherwise it has left meanwhile
             self._input_of_client(now, client, incoming)
 
@@ -278,7 +279,7 @@ class Engine:
         if type(event) is not ControlFrame:
             self._unfinished = True
         if isinstance(event, Published):
-            node.publishing.message(event)
+            node.publishing.message(now.wall_ms, event)
         elif isinstance(event, PublishedToRouters | PublishedToScheme):
             node.publishing.entered(now.wall_ms, event)
         elif isinstance(event, RemoteMessage):
@@ -366,7 +367,7 @@ class Engine:
         self._out.append(write)
         return True
 
-    def _answer_alone(self, incoming: inputs.PersistedNow | inputs.PersistLate | inputs.NotPersisted) -> None:
+    def _answer_alone(self, now: Now, incoming: inputs.PersistedNow | inputs.PersistLate | inputs.NotPersisted) -> None:
         event, self._alone = self._alone, None
         assert event is not None
         match incoming:
@@ -380,7 +381,7 @@ class Engine:
             case inputs.PersistLate():
                 self.node.sync_write.late(ConfirmPublication(event.connection, event.receipt))
             case inputs.NotPersisted():
-                self.node.publishing.message(event)
+                self.node.publishing.message(now.wall_ms, event)
             case _:
                 assert_never(incoming)
 

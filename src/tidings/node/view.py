@@ -3,12 +3,13 @@
 Everything is read when it is asked for: a broker that nobody looks at counts nothing more than before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from tidings.delivery.mailbox import Mailbox
+from tidings.delivery.policy import QueuePolicy
 from tidings.node.clients.client_sessions import ClientSession, ClientSessions
 from tidings.node.clients.session import Connection
 from tidings.node.network.explanation import explain
@@ -85,6 +86,10 @@ class View:
     def refused(self) -> int:
         """Clients that were not served because there were too many."""
         return self._clients.refused
+
+    @property
+    def policies(self) -> Sequence[QueuePolicy]:
+        return self._node.mailbox_service.mailboxes.policies
 
     def counts(self) -> Counts:
         service = self._node.mailbox_service

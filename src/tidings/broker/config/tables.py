@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.broker.config.network import NetworkTable
+from tidings.broker.config.policies import PolicyTable, policies_of
 from tidings.broker.config.schema_reader import setting
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.config.tracking import TrackingTable
@@ -301,6 +302,7 @@ class Configuration:
         AdmissionTable, "admission control: throttle publishers before messages wait too long"
     )
     delivery: DeliveryTable = setting(DeliveryTable, "failed deliveries, dead letters and slow subscribers")
+    policies: tuple[PolicyTable, ...] = setting(tuple, "policies of queues; the first that matches holds")
     tracking: TrackingTable = setting(TrackingTable, "recording of the paths of messages")
     logging: LoggingTable = setting(LoggingTable, "the log, written to the error output")
     metrics: MetricsTable = setting(MetricsTable, "the HTTP endpoint of metrics and health checks")
@@ -321,6 +323,7 @@ class Configuration:
             bury_expired=self.delivery.bury_expired,
             last_values=any(one.protocol.startswith("mqtt") for one in self.listeners),
             slow_policies=frozenset(self.delivery.slow_policies),
+            policies=policies_of(self.policies),
         )
 
     @property

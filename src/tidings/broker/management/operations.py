@@ -141,6 +141,7 @@ OPERATIONS = (
         ),
         ("count",),
     ),
+    Operation("GET", "/policies", "listPolicies", "Policies of queues, in order.", SEE, queues.policies, returns=LIST),
     Operation("GET", "/subscriptions", "listSubscriptions", "Subscriptions.", SEE, subscriptions.find, PAGED, LIST),
     Operation("GET", "/durables", "listDurables", "Durable subscriptions.", SEE, subscriptions.durables, PAGED, LIST),
     Operation(
