@@ -84,6 +84,11 @@ class BoxTree:
     @property
     def depth(self) -> int: ...
 
+def wait_bounds() -> list[float]:
+    """
+    The upper bounds of the classes of waiting times, seconds; the last class has none.
+    """
+
 class Pace:
     """
     Counts the reads of all connections, and the further reads of one of them that need not be reported.
@@ -115,6 +120,13 @@ class Pace:
     @on_read.setter
     def on_read(self, call: Callable[[], None] | None, /) -> None: ...
 
+    def wait_counts(self) -> list[float]:
+        """Messages by class of their waiting time in a socket."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """The waiting times of those messages together."""
+
     def counts(self, connection: int) -> bool:
         """True if a small read of this connection need not be reported."""
 
@@ -128,6 +140,12 @@ class ClientInput:
     def take(self, size: int) -> None: ...
 
     def close(self) -> None: ...
+
+    def watch_arrivals(self, socket: int) -> None:
+        """Samples of waiting times are taken from this socket; -1: from none."""
+
+    def skip_sample(self) -> None:
+        """What has waited until the next read is no sample."""
 
     @property
     def number(self) -> int: ...

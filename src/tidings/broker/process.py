@@ -112,7 +112,7 @@ class BrokerMain:
             self._note_network()
             if observer is not None:
                 broker = self._broker
-                self._tasks.spawn(watch(observer, broker.forwarder, broker.aside, broker.admission))
+                self._tasks.spawn(watch(observer, broker.counting(), broker.admission))
             self._pages.start_console(self._startup)
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()

@@ -261,11 +261,10 @@ class Engine:
         requests = 0
         while requests < self._requests_max and (events := self._plane.events()):
             first = events[0]
-            if len(events) == 1:
-                if type(first) is Published and self._write_alone(first, alone):
-                    return
-                requests += type(first) is ControlFrame
+            if len(events) == 1 and type(first) is Published and self._write_alone(first, alone):
+                return
             for event in events:
+                requests += type(event) is ControlFrame
                 try:
                     self._event(now, event)
                 except Exception:  # noqa: BLE001  # a bug must cost one connection, not all of them: it is logged

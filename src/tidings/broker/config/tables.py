@@ -1,6 +1,5 @@
 """Configuration schema: one dataclass per table of the configuration file, with defaults and meanings."""
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -250,20 +249,18 @@ class MetricsTable:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionTable:
-    waiting_ms_max: float = setting(
-        0.0, "maximum predicted waiting time; 0: no admission control", minimum=0, maximum=3_600_000
-    )
+    waiting_ms_max: float = setting(0.0, "maximum waiting time; 0: no admission control", minimum=0, maximum=3_600_000)
     probability: float = setting(0.9999, "the share of messages for which it must hold", minimum=0.5, maximum=0.999999)
     action: str = setting(
-        "slow", "slow: read less from all publishers; refuse: refuse clients that begin to publish", choices=ACTIONS
+        "slow",
+        "slow: bound what waits in the sockets of publishers; refuse: refuse clients that begin to publish",
+        choices=ACTIONS,
     )
 
     def admission(self) -> Admission | None:
         if not self.waiting_ms_max:
             return None
-        return Admission(
-            self.waiting_ms_max / 1000, self.probability, refuses=self.action == "refuse", clock=time.monotonic
-        )
+        return Admission(self.waiting_ms_max / 1000, self.probability, refuses=self.action == "refuse")
 
 
 @dataclass(frozen=True, slots=True)

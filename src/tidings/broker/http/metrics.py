@@ -17,6 +17,7 @@ from tidings.broker.http.server import HttpPage
 from tidings.broker.inspection import dropped
 from tidings.broker.store_thread import LATENCY_SECONDS, StoreThread
 from tidings.delivery.mailbox import Mailbox, MailboxKind
+from tidings.kernel.client_input import wait_bounds
 
 MAILBOXES_MAX = 500
 SLOW_SECONDS = 1.0  # that one write takes, before /health calls the store slow
@@ -91,6 +92,7 @@ class Metrics:
             _store(text, broker.writer)
         _network(text, broker)
         _machine(text, broker, self._began)
+        _waits(text, broker)
         _admission(text, broker)
         for name, meaning, samples in broker.observer.gauges() if broker.observer else ():
             text.add(name, "gauge", meaning, samples)
@@ -206,9 +208,25 @@ def _admission(text: _Text, broker: BrokerView) -> None:
     if admission is None:
         return
     if admission.rate_allowed is not None:
-        text.add("admission_rate", "gauge", "Messages per second that are admitted.", admission.rate_allowed)
-    text.add("admission_pauses_total", "counter", "Times that admission control paused a publisher.", admission.pauses)
+        meaning = "Messages per second at which they wait no longer than allowed, by the estimate."
+        text.add("admission_rate", "gauge", meaning, admission.rate_allowed)
+    if broker.windows is not None:
+        window = broker.windows.window or 0
+        text.add("admission_window_bytes", "gauge", "What may wait in a publisher's socket; 0: no limit.", window)
+        text.add("admission_shrunk_total", "counter", "Times that this was made smaller.", broker.windows.shrunk)
     text.add("admission_refused_total", "counter", "Publishers refused by admission control.", admission.refused)
+
+
+def _waits(text: _Text, broker: BrokerView) -> None:
+    name, below = "socket_waiting_seconds", 0.0
+    text.add(name, "histogram", "Time messages waited in sockets until they were read, by samples.", [])
+    bounds = [f"{bound:.3g}" for bound in wait_bounds()]
+    for number, (bound, count) in enumerate(zip((*bounds, "+Inf"), broker.pace.wait_counts(), strict=True)):
+        below += count
+        if number % 2 == 0 or bound == "+Inf":
+            text.sample(f"{name}_bucket", {"le": bound}, below)
+    text.sample(f"{name}_sum", {}, broker.pace.wait_seconds)
+    text.sample(f"{name}_count", {}, below)
 
 
 def _machine(text: _Text, broker: BrokerView, began: float) -> None:
