@@ -373,9 +373,16 @@ private:
                                          bool(message.flags & MessageView::Queue), std::string(message.destination)});
             return false;
         }
+        if (!(entry.frame_flags & perhaps_sent_flag)) {
+            if (names_another_broker(message)) [[unlikely]] {
+                fail(number, connection,
+                     {"E_MESSAGE_ORIGIN",
+                      "the message's id names another broker; use the broker and publisher of the WELCOME", 0});
+                return true;
+            }
+            if (connection.finds_drift(message, now_ms)) out_.events.add(ClockDrift{number, id_time_ms(message.id)});
+        }
         ++out_.stats.received;
-        if (!(entry.frame_flags & perhaps_sent_flag) && connection.finds_drift(message, now_ms))
-            out_.events.add(ClockDrift{number, id_time_ms(message.id)});
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python
         // refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
@@ -389,6 +396,13 @@ private:
         }
         out_.maybe_push_back(number, connection);
         return true;
+    }
+
+    // Only what is sent again may: its publisher was connected there. Who wrote any broker into ids could hide from traces.
+    bool names_another_broker(const MessageView& message) const {
+        if (!out_.tracker()) return false;
+        const uint32_t broker = Tracker::broker_in(message.id);
+        return broker != out_.tracker()->broker() && broker != Tracker::unknown_origin;
     }
 
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {

@@ -9,6 +9,8 @@ from tidings.broker.security.user_guard import UserGuard
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
 from tidings.node.requests import Trace
+from tidings.tracking.draw.jaeger import to_jaeger
+from tidings.tracking.query.path_json import from_json
 
 
 async def status(call: Call) -> dict[str, Any]:
@@ -70,3 +72,9 @@ async def trace(call: Call) -> dict[str, Any]:
     done = await call.client.ask(lambda receipt: Trace(receipt, message, everywhere))
     path: dict[str, Any] = json.loads(str(done.fields["path"]))
     return path
+
+
+async def jaeger_trace(call: Call) -> dict[str, Any]:
+    message, everywhere = MessageId.parse(call.values["id"]), call.values["everywhere"]
+    done = await call.client.ask(lambda receipt: Trace(receipt, message, everywhere))
+    return to_jaeger(from_json(str(done.fields["path"])))
