@@ -32,13 +32,16 @@ class BlockRing:
         """Of the block that is sent next, or is under way."""
 
 class Bloom:
-    def __init__(self, bits: int, hashes: int) -> None: ...
+    def __init__(self, bits: int, hashes: int, seed: int = 0) -> None: ...
 
     @property
     def bits(self) -> int: ...
 
     @property
     def hashes(self) -> int: ...
+
+    @property
+    def seed(self) -> int: ...
 
     @property
     def count(self) -> int: ...
@@ -268,6 +271,66 @@ class Encoder:
     def vectors(self, batch: MessageBatch) -> Annotated[NDArray[numpy.uint64], dict(shape=(None, None))]: ...
 
     def elements(self, batch: MessageBatch) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.uint64], dict(shape=(None,))]]: ...
+
+class RunList:
+    """An exact list of message ids as runs."""
+
+    @staticmethod
+    def of(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)]) -> RunList: ...
+
+    @staticmethod
+    def from_bytes(data: bytes) -> RunList: ...
+
+    @staticmethod
+    def united(parts: list[bytes]) -> RunList:
+        """The ids of several, each once."""
+
+    def to_bytes(self) -> object: ...
+
+    def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+
+    @staticmethod
+    def scattered(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)]) -> bool:
+        """True if there are many ids, and nearly each is of another publisher."""
+
+    def ids(self) -> object:
+        """All ids in ascending order of broker, publisher and time."""
+
+    def filter(self, seed: int) -> LineFilter:
+        """A line filter of the same ids."""
+
+    @property
+    def runs(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+class LineFilter:
+    """A Bloom filter of cache lines."""
+
+    @staticmethod
+    def from_bytes(data: bytes) -> LineFilter: ...
+
+    @staticmethod
+    def of(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], seed: int) -> LineFilter: ...
+
+    @staticmethod
+    def bytes_for(ids: int) -> int: ...
+
+    def to_bytes(self) -> object: ...
+
+    def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+
+    def fpp(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def lines(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
 
 class Forwarder:
     """
@@ -665,23 +728,26 @@ class Tally:
 class Tracker:
     """Histories of what passes, filled by the forwarder."""
 
-    def __init__(self, broker: int, exact: bool, bits: int, hashes: int, capacity: int, doublings: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
+    def __init__(self, broker: int, exact: bool, runs: bool, bits: int, hashes: int, capacity: int, doublings: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
 
     def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
 
-    def take(self, now_ms: int, all: bool) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]:
+    def take(self, now_ms: int, all: bool) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, int, bytes, int, int]]:
         """
-        Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, exact, bytes, opened, stored.
+        Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, form, bytes, opened, stored.
         """
 
-    def end(self, kind: int, peer: int, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]: ...
+    def end(self, kind: int, peer: int, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, int, bytes, int, int]]: ...
 
-    def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]: ...
+    def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, int, bytes, int, int]]: ...
 
     def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, int, bool] | None:
         """
         The filter in memory that matches this time: sequence, number of ids, number of bits, and if it holds the id.
         """
+
+    def know_brokers(self, brokers: Sequence[int]) -> None:
+        """Brokers that ids may name; what names another is kept under origin 0."""
 
     def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
         """

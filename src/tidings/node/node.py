@@ -120,6 +120,7 @@ class Node:
             tracking or TrackingSettings(NoStrategy()),
             outbox,
             self.network,
+            self.connections,
             broker=settings.broker_id,
             incarnation=incarnation,
         )
@@ -157,8 +158,13 @@ class Node:
         self.connections[connection] = Connection(connection, principal, client_id)
         self._outbox.connected.add(connection)
 
+    def published_by(self, now_ms: int, connection: int, number: int, address: str) -> None:
+        """The client was given this number for its messages' ids."""
+        self.tracking.published_by(now_ms, connection, number, address)
+
     def lost(self, connection: int) -> None:
         """The client has left, with or without a farewell."""
+        self.tracking.lost(connection)
         gone = self.connections.pop(connection, None)
         if gone is not None:
             self._outbox.connected.discard(connection)
@@ -301,6 +307,4 @@ class Node:
         if self.network is not None:
             self.network.settle(now_ms, changes)
             self._types.settle()
-        self.tracking.settle(
-            now_ms, self.connections, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes()
-        )
+        self.tracking.settle(now_ms, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes())

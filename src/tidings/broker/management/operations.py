@@ -223,4 +223,17 @@ OPERATIONS = (
         ),
         ("message", "hops"),
     ),
+    Operation(
+        "GET",
+        "/traces/{id}",
+        "getTrace",
+        "Path of a message in the form of Jaeger's query API, for Grafana.",
+        "trace or monitor on >",
+        brokers.jaeger_trace,
+        (
+            Parameter("id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40),
+            Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
+        ),
+        ("data", "total"),
+    ),
 )
