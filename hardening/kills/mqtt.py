@@ -3,8 +3,8 @@
     python -m hardening.kills.mqtt KILLS [SEED] [FILE]
 
 The clients are paho-mqtt's, one that publishes and one that subscribes for each quality of service; they connect again
-by themselves, and keep their own session state in memory. paho-mqtt 2.1 forgets at the second attempt to connect that it
-had PUBREC for a message, and publishes it again; `ExactClient` does not.
+by themselves, and keep their own session state in memory. paho-mqtt 2.1 forgets at the second attempt to connect that
+it had PUBREC for a message, and publishes it again; `ExactClient` does not.
 """
 
 import asyncio
@@ -103,9 +103,9 @@ class ExactClient(paho.Client):
 
 def _client(broker: MqttBrokerProcess, name: str) -> paho.Client:
     client = ExactClient(CallbackAPIVersion.VERSION2, name, protocol=MQTTProtocolVersion.MQTTv5)
-    client.reconnect_delay_set(0.02, 0.2)
+    client.reconnect_delay_set(0.02, 0.2)  # type: ignore[arg-type]
     client.max_inflight_messages_set(UNDER_WAY)
-    stays = Properties(PacketTypes.CONNECT)
+    stays = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     stays.SessionExpiryInterval = 3600
     client.connect("127.0.0.1", broker.port, clean_start=False, properties=stays)
     return client

@@ -23,8 +23,9 @@ nothing but quiet knows its load, and not its capacity.
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -82,6 +83,12 @@ class PresentLoad:
         receivers = one.receivers
         match = receivers.match_probability
         return cls(one.filters, receivers.subscribers, match, one.bytes_in, one.bytes_out, one.stored, server.together)
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, float]) -> "PresentLoad":
+        """From numbers by field, as metrics and the console have them; KeyError and TypeError for others."""
+        numbers: dict[str, Any] = {name: value for name, value in values.items() if name != "together"}
+        return cls(**numbers, together=bool(values["together"]))
 
     def server(self, costs: BatchCosts) -> BatchServer:
         receivers = BatchReceivers(self.subscribers, self.match)

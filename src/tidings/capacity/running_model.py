@@ -18,6 +18,7 @@ True
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from tidings.capacity.arrays import refuse
 from tidings.capacity.batch_costs import FITTED, BatchCosts
@@ -81,7 +82,7 @@ class RunningModel:
             )
         load = parts["load"]
         try:
-            seen = PresentLoad(**load | {"together": bool(load["together"])})
+            seen = PresentLoad.of_values(load)
             costs, bounds = BatchCosts(**parts["cost_seconds"]), parts["capacity_interval"]
             error = (bounds["high"] - bounds["low"]) / 2 / capacity
         except (KeyError, TypeError) as failure:
@@ -112,7 +113,7 @@ class RunningModel:
 
     def _load(self, asked: LoadAsked) -> PresentLoad:
         seen = self.seen
-        changes = {"subscribers": asked.subscribers, "match": asked.match, BODY: asked.body}
+        changes: dict[str, Any] = {"subscribers": asked.subscribers, "match": asked.match, BODY: asked.body}
         if seen.subscribers > 0 and (asked.subscribers, asked.filters_each) != (None, None):
             each = seen.filters / seen.subscribers if asked.filters_each is None else asked.filters_each
             changes["filters"] = each * (seen.subscribers if asked.subscribers is None else asked.subscribers)

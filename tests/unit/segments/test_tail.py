@@ -1,6 +1,7 @@
 """The tail keeps what was stored, merged, whatever happens to the process or the disk."""
 
 import random
+import zlib
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ def test_bytes_that_are_no_entries_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "tail"
     Tail(path, 1).append([entry(PUBLISHED, 0, ids_at(0))])
     batch = b"\x00\x01\xff"
-    path.write_bytes(module.MAGIC + module._HEAD.pack(len(batch), module.zlib.crc32(batch)) + batch)
+    path.write_bytes(module.MAGIC + module._HEAD.pack(len(batch), zlib.crc32(batch)) + batch)
     with pytest.raises(StoreError, match="E_STORE_DAMAGED"):
         Tail(path, 1)
 

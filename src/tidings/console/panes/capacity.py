@@ -196,7 +196,7 @@ def compared(broker: BrokerSnapshot, said: dict[str, Any]) -> list[dict[str, str
 
 
 def present_load(said: dict[str, float]) -> PresentLoad:
-    return PresentLoad(**said | {"together": bool(said["together"])})
+    return PresentLoad.of_values(said)
 
 
 def asked_server(costs: BatchCosts, load: PresentLoad, asked: WhatIf) -> BatchServer:
