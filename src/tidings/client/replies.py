@@ -62,7 +62,8 @@ class Replies(ABC):
         allowed = seconds("timeout", timeout)
         await self._open_replies()
         correlation_id = uuid4().hex
-        reply = self._awaited[correlation_id] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        self._awaited[correlation_id] = reply
         try:
             async with asyncio.timeout(allowed):
                 own = {"expires_in": allowed, "correlation_id": correlation_id, "reply_to": self._reply_queue}
