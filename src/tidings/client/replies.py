@@ -34,11 +34,11 @@ class Replies(ABC):
         self._awaited: dict[str, asyncio.Future[Delivery]] = {}  # by correlation id
 
     @abstractmethod
-    async def publish(self, destination: str, properties: Any = None, body: Any = b"", **options: Any) -> Receipt:
+    async def publish(self, *arguments: Any, **options: Any) -> Receipt:
         """Send a message."""
 
     @abstractmethod
-    async def subscribe(self, destination: str = "", **options: Any) -> Subscription:
+    async def subscribe(self, *arguments: Any, **options: Any) -> Subscription:
         """Subscribe to a destination."""
 
     @abstractmethod

@@ -12,6 +12,7 @@ from tidings.delivery.mailbox import Mailbox
 from tidings.delivery.policy import QueuePolicy
 from tidings.node.clients.client_sessions import ClientSession, ClientSessions
 from tidings.node.clients.session import Connection
+from tidings.node.network.explanation import explain
 from tidings.node.network.network import Network
 from tidings.node.node import Node
 from tidings.overlay.effects import Router
@@ -58,10 +59,14 @@ class NetworkView:
     interests: Mapping[Router, int]  # rows known of other brokers
     scheme_counts: Mapping[str, int]
     pan: Mapping[str, Any]
+    synchronised: bool  # interests of the network are known, or were in an earlier run
+    contested: bool  # another broker that was there before has the same id
+    awaited: frozenset[Router]  # persistent messages wait for these
     in_transit: int
     copies_expired: int
     copies_duplicate: int
     copies_abandoned: int
+    copies_held: int
 
 
 class View:
@@ -99,6 +104,11 @@ class View:
             service.message_cache.bytes,
         )
 
+    def explain(self, message: bytes) -> dict[str, Any]:
+        """The destinations of a message that enters here, and the reasons; empty without a network."""
+        network = self._node.network
+        return {} if network is None else explain(network, message)
+
     def network(self) -> NetworkView | None:
         network = self._node.network
         return None if network is None else _network_view(network)
@@ -121,8 +131,12 @@ def _network_view(network: Network) -> NetworkView:
         {router: len(rows) for router, rows in network.scheme.predicates.items()},
         dict(network.scheme.counts()),
         {} if network.pan is None else network.pan.status(),
+        network.first_sync.done,
+        network.clock.now < network.flood.contested_until,
+        frozenset(store_and_forward.waiting_for()),
         len(store_and_forward),
-        store_and_forward.expired + network.event_custody.expired,
+        store_and_forward.expired + network.event_custody.expired + network.held_copies.expired,
         store_and_forward.duplicates,
         store_and_forward.abandoned,
+        len(network.held_copies),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from tidings.delivery.last_values import LastValues
 from tidings.delivery.mailbox import Mailbox, MailboxKind
 from tidings.delivery.message_cache import MessageCache
 from tidings.delivery.policy import QueuePolicy, Quota, policy_of
@@ -177,7 +178,8 @@ class MailboxTable:
         return mailbox
 
     def _open_retained(self, number: int, name: str, predicate: bytes, retention: Retention) -> RetainedMailbox:
-        mailbox = self._open(RetainedMailbox(number, name, self._message_cache, retention), predicate)
+        kind = LastValues if retention.last else RetainedMailbox
+        mailbox = self._open(kind(number, name, self._message_cache, retention), predicate)
         self.retained[number] = mailbox
         return mailbox
 

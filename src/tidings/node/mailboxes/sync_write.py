@@ -73,6 +73,6 @@ class SyncWrite:
             return False
         consumer, tag, attempt, _ = given
         self._plane.deliver(consumer.connection, consumer.subscription, [attempt], [tag], [message])
-        self._tracking.delivered(now_ms, mailbox, [message])
+        self._tracking.delivered(now_ms, mailbox, consumer.connection, [message])
         self._service.publish_dedup.recent.add(message[ID])
         return True
