@@ -25,7 +25,6 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -85,10 +84,12 @@ class PresentLoad:
         return cls(one.filters, receivers.subscribers, match, one.bytes_in, one.bytes_out, one.stored, server.together)
 
     @classmethod
-    def of_values(cls, values: Mapping[str, float]) -> "PresentLoad":
-        """From numbers by field, as metrics and the console have them; KeyError and TypeError for others."""
-        numbers: dict[str, Any] = {name: value for name, value in values.items() if name != "together"}
-        return cls(**numbers, together=bool(values["together"]))
+    def from_values(cls, values: Mapping[str, float]) -> "PresentLoad":
+        """From numbers by name, as a broker publishes them; a KeyError if one is missing."""
+        names = ("filters", "subscribers", "match", "bytes_in", "bytes_out", "stored")
+        filters, subscribers, match, bytes_in, bytes_out, stored = (values[name] for name in names)
+        together = bool(values["together"])
+        return cls(filters, subscribers, match, bytes_in, bytes_out, stored, together)
 
     def server(self, costs: BatchCosts) -> BatchServer:
         receivers = BatchReceivers(self.subscribers, self.match)
