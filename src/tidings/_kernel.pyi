@@ -539,7 +539,7 @@ class Forwarder:
 
     def drop_event_tree(self, name: str) -> None: ...
 
-    def event_filter(self, name: str, neighbour: int, parent: str, predicate: bytes) -> int:
+    def event_filter(self, name: str, neighbour: int, parent: str, placed: bytes, filter: bytes) -> int:
         """
         A filter of a neighbour, or (0) of a type that the tree's is a subtype of. Returns its number.
         """

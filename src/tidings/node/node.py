@@ -215,14 +215,33 @@ class Node:
         client = self.connections[event.connection]
         try:
             if is_event(message):
-                self._types.check(client, message)
                 if session == 0 and session not in client.transactions:
-                    self.publishing.event(now_ms, event.connection, receipt, message)
+                    self._event(now_ms, client, event)
                     return
+                self._types.check(client, message)
             self._request_handler.transactions.add(client, session, receipt, message)
         except TidingsError as error:
             client.spoil(session, error)
             self._outbox.refused(event.connection, receipt, error)
+
+    def _event(self, now_ms: int, client: Connection, event: Transacted) -> None:
+        try:
+            self._types.check(client, event.message)
+        except TidingsError as unchecked:
+
+            def go_on(error: TidingsError | None) -> None:
+                try:
+                    if error is not None:
+                        raise error
+                    self._types.check(client, event.message)
+                    self.publishing.event(now_ms, event.connection, event.receipt, event.message)
+                except TidingsError as wrong:
+                    self._outbox.refused(event.connection, event.receipt, wrong)
+
+            if unchecked.code == "E_TYPE_UNADVERTISED" and self._types.imply(client, event.message, go_on):
+                return
+            raise
+        self.publishing.event(now_ms, event.connection, event.receipt, event.message)
 
     def room(self, connection: int) -> None:
         """The connection can take more again."""

@@ -45,6 +45,7 @@ from tidings.node.network.scheme_forwarding import SchemeForwarding
 from tidings.node.network.settings import Dials, NetworkSettings
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import NetworkTables
+from tidings.node.observed_plane import InterestChange
 from tidings.node.plane import NetworkPlane
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
@@ -247,12 +248,14 @@ class Network:
         """The store refuses what comes by a link, or takes it again: once, however often it is tried."""
         self.out.append(waiting_report(self._channels.peer_at(number), error))
 
-    def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
+    def settle(self, now_ms: int, interests: list[InterestChange]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
-        for added, predicate in interests:
+        for added, encoded, mailbox in interests:
             self.held_copies.subscribed()
-            change = self.scheme.subscribe if added else self.scheme.unsubscribe
-            self._routed(change(self.clock.now, decode_predicate(predicate)))
+            change, predicate = self.scheme.subscribe if added else self.scheme.unsubscribe, decode_predicate(encoded)
+            self._routed(change(self.clock.now, predicate))
+            if mailbox and self.scheme_forwarding.events is not None:
+                self._routed(self.scheme_forwarding.events.lasting(self.clock.now, predicate, on=added))
         for number, tags in self.relay_inbox.take_acks().items():
             self._plane.send(number, control_frame(Taken(tuple(tags))))
         self.relay_inbox.settle(now_ms)
