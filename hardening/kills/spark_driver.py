@@ -43,10 +43,9 @@ def tables(output: str | Path) -> dict[str, list[str]]:
 def rows_of(stored: StoredTable) -> list[str]:
     columns = [c.name for c in stored.table.columns if c.name not in BY_TASK.get(stored.table.name, ())]
     rows: list[str] = []
-    for folder in stored.folders():
-        for place, _, _ in folder.list():
-            system, path = place.open()
-            rows += map(repr, pq.ParquetFile(path, filesystem=system).read(columns=columns).to_pylist())
+    for place in stored.paths():
+        system, path = place.open()
+        rows += map(repr, pq.ParquetFile(path, filesystem=system).read(columns=columns).to_pylist())
     return sorted(rows)
 
 

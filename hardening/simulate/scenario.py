@@ -21,7 +21,7 @@ from tidings.sim.broker import Sizes
 from tidings.sim.faults import Fault, combined_faults, random_faults, rolling_change
 from tidings.tracking.recording.history import BloomSettings, Mode
 from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
-from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy
+from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, RunStrategy, Strategy
 
 # Quicker than in production, so that a run is short; the proportions are the same.
 LINK = LinkOptions(
@@ -139,5 +139,10 @@ def _pan(router: int, rng: Random) -> PanSettings:
 def random_tracking(name: str, rng: Random) -> TrackingSettings:
     shape = rng.choice(((8, 512, 10), (60, 2048, 8), (2521, 65536, 16)))
     bloom = BloomStrategy(BloomSettings(*shape, SKEW_MS, JITTER_MS, rng.choice(tuple(Mode))))
-    strategy = bloom if name == "bloom" else AsyncStrategy(160, SKEW_MS, JITTER_MS)
+    made: dict[str, Strategy] = {
+        "runs": RunStrategy(SKEW_MS, JITTER_MS, shape[0]),
+        "bloom": bloom,
+        "async": AsyncStrategy(160, SKEW_MS, JITTER_MS),
+    }
+    strategy = made[name]
     return TrackingSettings(strategy, persist_ms=rng.choice((200, 1000)), forwards=rng.random() < 0.3)

@@ -17,6 +17,7 @@ from tidings.node.mailboxes.backpressure import Backpressure
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.network.copy_numbers import CopyNumbers
+from tidings.node.network.held_copies import EmptyStoreOptions, HeldCopies
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.settings import NodeSettings
 
@@ -78,32 +79,41 @@ class Bench:
         outbox = AnswerBatch()
         unused: Any = None
         self.service = MailboxService(self.plane, self.journal, Backpressure(self.plane), NodeSettings(), outbox)
-        self.store_and_forward, self.relays = (
-            StoreAndForward(self.plane, self.journal, self.service, 1, **options),
-            Relays(),
+        held_options, load_max = options.pop("empty_store", EmptyStoreOptions()), options.get("load_max", 256)
+        self.held = HeldCopies(self.plane, self.journal, self.service, held_options, load_max=load_max)
+        self.relays = Relays()
+        self.store_and_forward = StoreAndForward(self.plane, self.journal, self.service, 1, held=self.held, **options)
+        network: Any = SimpleNamespace(
+            store_and_forward=self.store_and_forward, relay_inbox=self.relays, held_copies=self.held
         )
-        network: Any = SimpleNamespace(store_and_forward=self.store_and_forward, relay_inbox=self.relays)
         self.completer = Completer(self.journal, outbox, self.service, unused, unused, unused, unused, network)
         self.store = store or MemoryStore()
         recovered = self.store.recover()
         self.service.recover(recovered)
         self.store_and_forward.recover(recovered)
+        self.held.recover(recovered, new=False)
         self.records: list[Record] = []
         self.reads = True  # the store brings what is wanted
         self.turn()
 
     def turn(self, now_ms: int = 0, error: TidingsError | None = None) -> None:
         self.store_and_forward.pump(now_ms)
+        self.flush(error)
+        self.store_and_forward.pump(now_ms)
+        if self.reads and (wanted := self.store_and_forward.wanted()):
+            self.store_and_forward.loaded(dict(zip(wanted, self.store.read(wanted), strict=True)))
+            self.store_and_forward.pump(now_ms)
+        while self.reads and error is None and (held := self.held.wanted()):
+            self.held.loaded(now_ms, dict(zip(held, self.store.read(held), strict=True)))
+            self.flush(None)
+
+    def flush(self, error: TidingsError | None) -> None:
         while flushed := self.completer.flush():
             (persist,) = flushed
             if error is None:
                 self.store.append(persist.records)
                 self.records += persist.records
             self.completer.finished(persist.ticket, error)
-        self.store_and_forward.pump(now_ms)
-        if self.reads and (wanted := self.store_and_forward.wanted()):
-            self.store_and_forward.loaded(dict(zip(wanted, self.store.read(wanted), strict=True)))
-            self.store_and_forward.pump(now_ms)
 
     def relay(
         self, tag: int, routers: list[int], message: bytes, hops: int = 5, *, number: int = 0, repeated: bool = False

@@ -283,12 +283,12 @@ void bind_network(nb::class_<PyForwarder>& type) {
             nb::arg("name"))
         .def(
             "event_filter",
-            [](PyForwarder& self, const std::string& name, uint32_t neighbour, std::string parent,
-               nb::bytes predicate) {
-                return self.forwarder.network().event_trees.add_filter(name, neighbour, std::move(parent),
-                                                                       view_of(predicate));
+            [](PyForwarder& self, const std::string& name, uint32_t neighbour, std::string parent, nb::bytes placed,
+               nb::bytes filter) {
+                return self.forwarder.network().event_trees.add_filter(
+                    name, {neighbour, std::move(parent), std::string(view_of(placed)), std::string(view_of(filter))});
             },
-            nb::arg("name"), nb::arg("neighbour"), nb::arg("parent"), nb::arg("predicate"),
+            nb::arg("name"), nb::arg("neighbour"), nb::arg("parent"), nb::arg("placed"), nb::arg("filter"),
             "A filter of a neighbour, or (0) of a type that the tree's is a subtype of. Returns its number.")
         .def(
             "drop_event_filter",

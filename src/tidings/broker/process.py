@@ -23,6 +23,7 @@ from tidings.broker import logs
 from tidings.broker.config import broker_id
 from tidings.broker.config.changes import changes
 from tidings.broker.config.locations import with_lines
+from tidings.broker.config.policies import policies_of
 from tidings.broker.config.tables import Configuration, ListenerTable, type_rules
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.connections.file_limit import raise_file_limit, remedy
@@ -111,7 +112,7 @@ class BrokerMain:
             self._note_network()
             if observer is not None:
                 broker = self._broker
-                self._tasks.spawn(watch(observer, broker.forwarder, broker.aside, broker.admission))
+                self._tasks.spawn(watch(observer, broker.counting(), broker.admission))
             self._pages.start_console(self._startup)
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
@@ -260,6 +261,7 @@ class BrokerMain:
         limits = configuration.limits_of()
         self._broker.configure(limits, self._broker.login.guard)
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
+        self._broker.replace_policies(policies_of(configuration.policies))
         self._renew_certificates(new)
         guard, ended = self._broker.login.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:

@@ -116,6 +116,7 @@ class Waiting:
 
     seqs: "array[int]" = field(default_factory=lambda: array("Q"))
     priorities: "array[int]" = field(default_factory=lambda: array("B"))
+    sizes: "array[int]" = field(default_factory=lambda: array("I"))
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -275,7 +276,11 @@ class MemoryStore:
     def recover(self) -> Recovered:
         self._check_open()
         waiting = {
-            mailbox: Waiting(array("Q", messages), array("B", map(priority_of, messages.values())))
+            mailbox: Waiting(
+                array("Q", messages),
+                array("B", map(priority_of, messages.values())),
+                array("I", map(len, messages.values())),
+            )
             for mailbox, messages in self._waiting.items()
         }
         boxes = tuple(self._mailboxes[mailbox] for mailbox in sorted(self._mailboxes))

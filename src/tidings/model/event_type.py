@@ -20,7 +20,7 @@ from enum import StrEnum
 from tidings.errors import UsageError
 from tidings.model.constraint import check_name
 from tidings.model.message import check_property_name
-from tidings.model.values import Untyped, Value, reading
+from tidings.model.values import Kind, Untyped, Value, reading
 
 LEVELS_MAX = 64  # of a hierarchy of types, the root counted
 
@@ -32,7 +32,19 @@ class AttributeType(StrEnum):
     STRING = "string"
     BYTES = "bytes"
 
+    @property
+    def kind(self) -> Kind:
+        """Kind of the values, as selectors compare them."""
+        return _KINDS[self]
 
+
+_KINDS = {
+    AttributeType.BOOL: Kind.BOOL,
+    AttributeType.INT: Kind.NUMBER,
+    AttributeType.FLOAT: Kind.NUMBER,
+    AttributeType.STRING: Kind.STRING,
+    AttributeType.BYTES: Kind.BYTES,
+}
 _TYPES: dict[type, AttributeType] = {
     bool: AttributeType.BOOL,
     int: AttributeType.INT,

@@ -26,9 +26,11 @@ from tidings.node.completions import (
     ConfirmUnsubscribe,
     DeliverRelayed,
     ForwardMessage,
+    HoldCopy,
     NetworkCompletion,
     OfferMessage,
     PublishEvent,
+    ReleaseCopy,
     RememberEntry,
     TakeRelay,
 )
@@ -111,6 +113,8 @@ class Completer:
                 | CarryEvent()
                 | RememberEntry()
                 | DeliverRelayed()
+                | HoldCopy()
+                | ReleaseCopy()
                 | TakeRelay()
                 | ConfirmHandOver()
                 | ConfirmCopy()
@@ -133,6 +137,10 @@ class Completer:
                     network.store_and_forward.forget(message_id)
             case DeliverRelayed():
                 network.store_and_forward.deliver_relayed(completion, error)
+            case HoldCopy():
+                network.store_and_forward.held_copy(completion, error)
+            case ReleaseCopy():
+                network.held_copies.released(completion, error)
             case TakeRelay():
                 if network.relay_inbox.complete(completion, error):
                     self.complete_all(self._journal.withdraw(completion.life), error)

@@ -223,6 +223,24 @@ class DeliverRelayed(NamedTuple):
     number: CopyNumber | None
 
 
+class HoldCopy(NamedTuple):
+    """Durable: a copy is held for subscribers that may come back. Refused: its id and number are forgotten. Crash: it
+    is held, and its id and number are known."""
+
+    seq: int
+    message_id: bytes
+    number: CopyNumber | None
+
+
+class ReleaseCopy(NamedTuple):
+    """Durable: a copy that was held goes to subscribers here. Refused: it is held again. Crash: it waits in durable
+    mailboxes; direct subscribers were lost with the process."""
+
+    now_ms: int
+    seq: int  # under which it was held
+    offer: Offer
+
+
 class TakeRelay(NamedTuple):
     """Durable: the neighbour gets `Taken` for the copy. Refused: the copy waits here, and what came behind it by
     the same link is withdrawn from the journal; or the link is given up, if no store can keep the copy. Crash: the
@@ -254,7 +272,15 @@ class ConfirmCopy(NamedTuple):
 
 RelayCompletion: TypeAlias = TakeRelay | ConfirmHandOver
 NetworkCompletion: TypeAlias = (
-    ForwardMessage | CarryEvent | RememberEntry | DeliverRelayed | TakeRelay | ConfirmHandOver | ConfirmCopy
+    ForwardMessage
+    | CarryEvent
+    | RememberEntry
+    | DeliverRelayed
+    | HoldCopy
+    | ReleaseCopy
+    | TakeRelay
+    | ConfirmHandOver
+    | ConfirmCopy
 )
 Completion: TypeAlias = (
     OfferMessage

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from tidings.delivery.policy import QueuePolicy
 from tidings.errors import TidingsError
 from tidings.node.clients.session import Principal
 from tidings.node.limits import BrokerLimits
@@ -130,10 +131,11 @@ class RefuseClient:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """Limits and access control have changed; for clients that log in from now on."""
+    """Limits and access control for clients that log in from now on; policies for all queues."""
 
     limits: BrokerLimits
     open: bool  # no users are configured: every client has full access
+    policies: tuple[QueuePolicy, ...] = ()
 
 
 # Completions of effects.

@@ -30,6 +30,7 @@ from tidings.node.mailboxes.message_loader import MessageLoader
 from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
 from tidings.node.mailboxes.sync_write import SyncWrite
 from tidings.node.network.event_custody import EventCustody
+from tidings.node.network.held_copies import HeldCopies
 from tidings.node.network.network import Network
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.network.settings import NetworkSettings
@@ -87,6 +88,7 @@ class Node:
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
+            held = HeldCopies(plane, journal, service, network.empty_store, load_max=pieces.load_messages)
             store_and_forward = StoreAndForward(
                 plane,
                 journal,
@@ -97,9 +99,10 @@ class Node:
                 memory_bytes_max=pieces.transit_bytes_max,
                 load_max=pieces.load_messages,
                 dedup=RelayDedup(pieces.relay_id_slots, pieces.relay_slot_ids, pieces.number_ranges_max),
+                held=held,
             )
             post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
-            self.network = Network(plane, network, store_and_forward, post, incarnation, rng)
+            self.network = Network(plane, network, store_and_forward, post, held, incarnation, rng)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
         self._request_handler = RequestHandler(
@@ -117,6 +120,7 @@ class Node:
             tracking or TrackingSettings(NoStrategy()),
             outbox,
             self.network,
+            self.connections,
             broker=settings.broker_id,
             incarnation=incarnation,
         )
@@ -154,8 +158,13 @@ class Node:
         self.connections[connection] = Connection(connection, principal, client_id)
         self._outbox.connected.add(connection)
 
+    def published_by(self, now_ms: int, connection: int, number: int, address: str) -> None:
+        """The client was given this number for its messages' ids."""
+        self.tracking.published_by(now_ms, connection, number, address)
+
     def lost(self, connection: int) -> None:
         """The client has left, with or without a farewell."""
+        self.tracking.lost(connection)
         gone = self.connections.pop(connection, None)
         if gone is not None:
             self._outbox.connected.discard(connection)
@@ -206,14 +215,33 @@ class Node:
         client = self.connections[event.connection]
         try:
             if is_event(message):
-                self._types.check(client, message)
                 if session == 0 and session not in client.transactions:
-                    self.publishing.event(now_ms, event.connection, receipt, message)
+                    self._event(now_ms, client, event)
                     return
+                self._types.check(client, message)
             self._request_handler.transactions.add(client, session, receipt, message)
         except TidingsError as error:
             client.spoil(session, error)
             self._outbox.refused(event.connection, receipt, error)
+
+    def _event(self, now_ms: int, client: Connection, event: Transacted) -> None:
+        try:
+            self._types.check(client, event.message)
+        except TidingsError as unchecked:
+
+            def go_on(error: TidingsError | None) -> None:
+                try:
+                    if error is not None:
+                        raise error
+                    self._types.check(client, event.message)
+                    self.publishing.event(now_ms, event.connection, event.receipt, event.message)
+                except TidingsError as wrong:
+                    self._outbox.refused(event.connection, event.receipt, wrong)
+
+            if unchecked.code == "E_TYPE_UNADVERTISED" and self._types.imply(client, event.message, go_on):
+                return
+            raise
+        self.publishing.event(now_ms, event.connection, event.receipt, event.message)
 
     def room(self, connection: int) -> None:
         """The connection can take more again."""
@@ -298,6 +326,4 @@ class Node:
         if self.network is not None:
             self.network.settle(now_ms, changes)
             self._types.settle()
-        self.tracking.settle(
-            now_ms, self.connections, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes()
-        )
+        self.tracking.settle(now_ms, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes())

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from tidings.delivery.policy import QueuePolicy
 from tidings.model.destination import Destination
 
 
@@ -44,4 +45,5 @@ class NodeSettings:
     credit_max: int = 1_000_000
     last_values: bool = False  # keep the last message of each topic that was published with JMSXRetain
     slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer
+    policies: tuple[QueuePolicy, ...] = ()  # of queues; the first that fits
     pieces: Pieces = field(default_factory=Pieces)

@@ -3,12 +3,13 @@
 Everything is read when it is asked for: a broker that nobody looks at counts nothing more than before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from tidings.delivery.mailbox import Mailbox
+from tidings.delivery.policy import QueuePolicy
 from tidings.node.clients.client_sessions import ClientSession, ClientSessions
 from tidings.node.clients.session import Connection
 from tidings.node.network.explanation import explain
@@ -65,6 +66,7 @@ class NetworkView:
     copies_expired: int
     copies_duplicate: int
     copies_abandoned: int
+    copies_held: int
 
 
 class View:
@@ -85,6 +87,10 @@ class View:
         """Clients that were not served because there were too many."""
         return self._clients.refused
 
+    @property
+    def policies(self) -> Sequence[QueuePolicy]:
+        return self._node.mailbox_service.mailboxes.policies
+
     def counts(self) -> Counts:
         service = self._node.mailbox_service
         return Counts(
@@ -99,7 +105,7 @@ class View:
         )
 
     def explain(self, message: bytes) -> dict[str, Any]:
-        """The destinations of a message that enters here, with reasons; empty without a network."""
+        """The destinations of a message that enters here, and the reasons; empty without a network."""
         network = self._node.network
         return {} if network is None else explain(network, message)
 
@@ -129,7 +135,8 @@ def _network_view(network: Network) -> NetworkView:
         network.clock.now < network.flood.contested_until,
         frozenset(store_and_forward.waiting_for()),
         len(store_and_forward),
-        store_and_forward.expired + network.event_custody.expired,
+        store_and_forward.expired + network.event_custody.expired + network.held_copies.expired,
         store_and_forward.duplicates,
         store_and_forward.abandoned,
+        len(network.held_copies),
     )

@@ -36,13 +36,14 @@ class EventTables(Protocol):
     def event_tree(
         self, name: str, up: Router, calls: bool, neighbours: Sequence[Router], parents: Sequence[str]
     ) -> None:
-        """Parameters: `up`, the next hop towards the rendezvous node, 0 there; `calls`, if that asks for all events;
-        and the neighbours and types in whose trees all events go on."""
+        """Sets a tree: `up`, the next hop towards the rendezvous node, 0 there; `calls`, if that asks for all events;
+        the neighbours and types in whose trees all events go on."""
 
     def drop_event_tree(self, name: str) -> None: ...
 
-    def event_filter(self, name: str, neighbour: Router, parent: str, predicate: bytes) -> int:
-        """Events that match go to this neighbour, or (0) on in the tree of a parent. Returns its number."""
+    def event_filter(self, name: str, neighbour: Router, parent: str, placed: bytes, filter: bytes) -> int:
+        """Events that match go to this neighbour, or (0) on in the tree of a parent. `placed` asks for the tree's name,
+        too. Returns its number."""
 
     def drop_event_filter(self, number: int) -> None: ...
 
@@ -112,6 +113,10 @@ class EventCarrier(Scheme, Protocol):
     def link_up(self, now: float, neighbour: Router) -> list[Effect]: ...
 
     def link_down(self, now: float, neighbour: Router) -> list[Effect]: ...
+
+    def lasting(self, now: float, predicate: Predicate, *, on: bool) -> list[Effect]:
+        """One more, or one fewer, local subscription with this predicate must not miss what is published while this
+        broker is away."""
 
     def take_changed(self) -> set[str]:
         """Returns the types whose form is another since the last call, or is not known any more."""

@@ -218,6 +218,20 @@ def relay(driver: Driver) -> None:
     driver.relay(1)
 
 
+def relay_to_empty_store(driver: Driver) -> None:
+    driver.network.held_copies._fresh = True
+    driver.relay(1)
+
+
+def release(driver: Driver) -> None:
+    relay_to_empty_store(driver)
+    driver.write()
+    driver.told.clear()
+    for now in (0, 60_000):
+        driver.network.held_copies.tick(now)
+    driver.step(Turn())
+
+
 def relay_twice(driver: Driver) -> None:
     driver.relay(1, 2)
 
@@ -267,6 +281,10 @@ def in_transit(driver: Driver) -> object:
 
 def taken(driver: Driver) -> object:
     return driver.told, driver.waiting()
+
+
+def held(driver: Driver) -> object:
+    return driver.told, len(driver.network.held_copies), driver.waiting()
 
 
 @dataclass(frozen=True)
@@ -321,6 +339,8 @@ CASES += [
     ),
     Case(records.ForwardMessage, forward, in_transit, 1, 0, 1),
     Case(records.DeliverRelayed, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
+    Case(records.HoldCopy, relay_to_empty_store, held, (["taken 1"], 1, 0), ([], 0, 0), ([], 1, 0)),
+    Case(records.ReleaseCopy, release, held, ([], 0, 1), ([], 1, 0), ([], 0, 1)),
     Case(records.TakeRelay, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmCopy, relay_twice, taken, (["taken 1", "taken 2"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmHandOver, hand_over, taken, (["safe"], 1), (["refused"], 0), ([], 1)),

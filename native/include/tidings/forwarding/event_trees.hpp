@@ -6,11 +6,13 @@
 //                                  ├─ by filter: neighbours whose filters match
 //                                  └─ at the rendezvous node: on in the tree of the parent, if that is asked for it
 //
-// One matcher has the filters of all trees: each also asks for the name of its tree, which an event carries in an
-// attribute that no message has. So ten thousand types cost what as many subscriptions cost.
+// One matcher has the filters of all trees that have few: each also asks for the name of its tree, which an event carries
+// in an attribute that no message has. So ten thousand types cost what as many subscriptions cost. A tree that has many
+// gets a matcher of its own, where bounds are found without that name.
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -25,6 +27,7 @@ class EventTrees {
 public:
     static constexpr std::string_view tree_attribute = "@tree";
     static constexpr size_t levels_max = 64;  // of a hierarchy of types
+    static constexpr size_t many = 64;        // filters of one tree
 
     using Flags = EventFlags;
 
@@ -33,7 +36,13 @@ public:
         Flags flags;
     };
 
-    EventTrees() { filters_.limit(Budget::message_steps, true); }
+    // Where events go that match, and the filter in both forms: with the name of its tree, and without.
+    struct Filter {
+        uint32_t neighbour = 0;  // 0: on in the tree of the parent, for which this broker is asked
+        std::string parent, placed, plain;
+    };
+
+    EventTrees() { few_.limit(Budget::message_steps, true); }
 
     // ---- tables
 
@@ -52,32 +61,45 @@ public:
         const auto found = trees_.find(name);
         if (found == trees_.end()) return;
         Tree& tree = found->second;
-        if (tree.filters == 0) trees_.erase(found);
+        if (tree.filters.empty()) trees_.erase(found);
         else tree.up = 0, tree.calls = tree.set = false, tree.neighbours.clear(), tree.parents.clear();
     }
 
-    // The filter of a neighbour, or, if that is 0, of a type for which this broker is asked. Returns its number.
-    uint32_t add_filter(std::string_view name, uint32_t neighbour, std::string parent, std::string_view predicate) {
+    // Returns its number.
+    uint32_t add_filter(std::string_view name, Filter filter) {
+        Tree& tree = at(name);
         const uint32_t number = free_.empty() ? static_cast<uint32_t>(wants_.size()) : free_.back();
-        filters_.add(number, predicate);  // throws if the predicate is malformed: nothing has changed then
+        try {
+            if (tree.own) tree.own->add(number, filter.plain), derived_ |= tree.own->derived();
+            else few_.add(number, filter.placed);
+        } catch (...) {  // malformed, or beyond the limits: nothing has changed then
+            maybe_erase(tree);
+            throw;
+        }
         if (free_.empty()) wants_.emplace_back();
         else free_.pop_back();
-        Tree& tree = at(name);
-        ++tree.filters;
-        wants_[number] = {&tree, neighbour, std::move(parent)};
+        wants_[number] = {std::move(filter), &tree, tree.filters.size()};
+        tree.filters.push_back(number);
+        if (!tree.own && tree.filters.size() >= many) move_out(tree);
         return number;
     }
 
     void remove_filter(uint32_t number) {
         if (number >= wants_.size() || !wants_[number].tree) throw UsageError{"E_NO_FILTER", "no such filter"};
-        filters_.remove(number);
-        Tree& tree = *std::exchange(wants_[number].tree, nullptr);
+        Want gone = std::move(wants_[number]);
+        wants_[number] = {};
+        Tree& tree = *gone.tree;
+        (tree.own ? *tree.own : few_).remove(number);
+        wants_[tree.filters.back()].place = gone.place;
+        tree.filters[gone.place] = tree.filters.back();
+        tree.filters.pop_back();
         free_.push_back(number);
-        if (--tree.filters == 0 && !tree.set) trees_.erase(trees_.find(tree.name));
+        if (tree.filters.empty()) tree.own.reset();
+        maybe_erase(tree);
     }
 
     size_t size() const { return trees_.size(); }
-    uint8_t derived() const { return filters_.derived(); }
+    uint8_t derived() const { return derived_ | few_.derived(); }
 
     // ---- events
 
@@ -92,7 +114,7 @@ public:
             const Step step = steps_[i];
             copies_.clear();
             if (step.flags.by_type) want_all(*step.tree, step.flags);
-            if (step.flags.by_filter && step.tree->filters) want_some(*step.tree, event);
+            if (step.flags.by_filter && !step.tree->filters.empty()) want_some(*step.tree, event);
             if (i == 0) std::erase_if(copies_, [&](const Copy& copy) { return copy.neighbour == source; });
             for (Copy& copy : copies_) copy.flags.rising = copy.neighbour == step.tree->up;
             if (!copies_.empty()) send(std::string_view(step.tree->name), copies_);
@@ -113,17 +135,18 @@ private:
         bool calls = false, set = false;
         std::vector<uint32_t> neighbours;  // that want all events
         std::vector<std::string> parents;  // types that this broker is asked for, of which this is a subtype
-        size_t filters = 0;
+        std::vector<uint32_t> filters;     // their numbers
+        std::unique_ptr<Matcher> own;      // of a tree that has had many
     };
 
     struct Want {
+        Filter filter;
         Tree* tree = nullptr;
-        uint32_t neighbour = 0;
-        std::string parent;
+        size_t place = 0;  // in the tree's list
     };
 
     struct Step {
-        const Tree* tree;
+        Tree* tree;
         Flags flags;
     };
 
@@ -135,24 +158,43 @@ private:
         return tree;
     }
 
+    void maybe_erase(const Tree& tree) {
+        if (tree.filters.empty() && !tree.set) trees_.erase(trees_.find(tree.name));
+    }
+
+    void move_out(Tree& tree) {
+        tree.own = std::make_unique<Matcher>();
+        tree.own->limit(Budget::message_steps, true);
+        for (const uint32_t number : tree.filters) {
+            tree.own->add(number, wants_[number].filter.plain);
+            few_.remove(number);
+        }
+        derived_ |= tree.own->derived();
+    }
+
     void want_all(const Tree& tree, const Flags& flags) {
         for (const uint32_t neighbour : tree.neighbours) note(neighbour).flags.by_type = true;
         if (tree.up && (tree.calls || flags.rising)) note(tree.up).flags.by_type = true;
         for (const std::string& parent : tree.parents) go_on(parent, {true, false, false});
     }
 
-    void want_some(const Tree& tree, const MessageView& event) {
+    void want_some(Tree& tree, const MessageView& event) {
+        if (tree.own) tree.own->match(event, matched_);
+        else match_few(tree, event);
+        for (const uint32_t number : matched_) {
+            const Filter& filter = wants_[number].filter;
+            if (filter.neighbour) note(filter.neighbour).flags.by_filter = true;
+            else go_on(filter.parent, {false, true, false});
+        }
+    }
+
+    void match_few(const Tree& tree, const MessageView& event) {
         attributes_.assign(event.attributes.begin(), event.attributes.end());
         const Value name = Value::string(tree.name);
         attributes_.push_back({tree_attribute, name, tree_hash_, hash_value(name, tree_hash_)});
         MessageView placed = event;
         placed.attributes = attributes_;
-        filters_.match(placed, matched_);
-        for (const uint32_t number : matched_) {
-            const Want& want = wants_[number];
-            if (want.neighbour) note(want.neighbour).flags.by_filter = true;
-            else go_on(want.parent, {false, true, false});
-        }
+        few_.match(placed, matched_);
     }
 
     Copy& note(uint32_t neighbour) {
@@ -180,7 +222,8 @@ private:
 
     const uint64_t tree_hash_ = hash_name(tree_attribute);
     std::unordered_map<std::string, Tree, Hash, std::equal_to<>> trees_;
-    Matcher filters_;
+    Matcher few_;              // filters of trees that have no matcher of their own
+    uint8_t derived_ = 0;      // what matchers of trees need
     std::vector<Want> wants_;  // by number
     std::vector<uint32_t> free_;
     std::vector<Step> steps_;

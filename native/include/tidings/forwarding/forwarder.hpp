@@ -124,12 +124,8 @@ public:
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
-        if (connection.stomp) {
-            const size_t bytes = stomp_.first(tail, *connection.stomp, connection.frame_bytes_max);
-            if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
-            return cut_tail(connection, bytes);
-        }
-        const size_t bytes = first_frame_bytes(tail);
+        const size_t bytes = connection.stomp ? stomp_.first(tail, *connection.stomp, connection.frame_bytes_max)
+                                              : first_frame_bytes(tail);
         if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
         cut_tail(connection, bytes);
     }
@@ -374,9 +370,14 @@ private:
                                          bool(message.flags & MessageView::Queue), std::string(message.destination)});
             return false;
         }
+        if (!(entry.frame_flags & perhaps_sent_flag)) {
+            if (out_.tracker() && out_.tracker()->names_another_broker(message.id)) [[unlikely]] {
+                fail(number, connection, Tracker::another_broker);
+                return true;
+            }
+            if (connection.finds_drift(message, now_ms)) out_.events.add(ClockDrift{number, id_time_ms(message.id)});
+        }
         ++out_.stats.received;
-        if (!(entry.frame_flags & perhaps_sent_flag) && connection.finds_drift(message, now_ms))
-            out_.events.add(ClockDrift{number, id_time_ms(message.id)});
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python
         // refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
@@ -392,8 +393,7 @@ private:
         return true;
     }
 
-    // True for an event that fits its type and takes the path of plain messages. Any other is Python's: to be refused,
-    // to be stored before it leaves, or sent again, and perhaps known.
+    // True for an event that fits its type and takes the path of plain messages; any other is handed to Python.
     bool passes_event(const Connection& connection, const Entry& entry) const {
         if (!connection.events || (entry.frame_flags & perhaps_sent_flag)) return false;
         if (network_ && ((entry.message.flags & MessageView::Persistent) || network_->hands_up())) return false;

@@ -12,6 +12,7 @@ from tidings.kernel.matrix import BITS_MAX
 from tidings.matching.categories import PlainGrade
 from tidings.matching.encoding import HASHES_MAX, Encoding
 from tidings.matching.graded import GradedGrade
+from tidings.node.network.held_copies import EmptyStoreOptions, EmptyStorePolicy
 from tidings.node.network.pan_links import PanSettings
 from tidings.node.network.settings import UNICASTS, UNSYNCHRONISED, NetworkSettings
 from tidings.overlay.link.machine import LinkOptions
@@ -177,6 +178,17 @@ class NetworkTable:
         minimum=0,
         maximum=1e10,
     )
+    empty_store: str = setting(
+        _NETWORK.empty_store.policy.value,
+        "what a broker whose store is new does with messages that other brokers kept for it",
+        choices=tuple(policy.value for policy in EmptyStorePolicy),
+    )
+    empty_store_ms: float = setting(
+        _NETWORK.empty_store.wait_ms,
+        "with empty_store = wait: how long they are held while durable subscribers come back",
+        minimum=0,
+        maximum=1e10,
+    )
     peers: tuple[PeerTable, ...] = setting(tuple, "other brokers of the network, one table per link")
 
     def settings(self, router: int) -> NetworkSettings:
@@ -201,6 +213,7 @@ class NetworkTable:
             awaits_peers=bool(self.peers or self.join),
             unsynchronised=self.unsynchronised,
             hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),
+            empty_store=EmptyStoreOptions(EmptyStorePolicy(self.empty_store), self.empty_store_ms),
             pan=PanSettings(self.join) if self.overlay == "pan" else None,
         )
 

@@ -4,6 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 
+from tidings.broker.config import policies
 from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.schema_reader import Problem
 from tidings.broker.config.tables import AccessTable, Configuration, LimitsTable, ListenerTable, TypesTable
@@ -42,6 +43,8 @@ class Checker:
         for number, rule in enumerate(configuration.access):
             yield from _access(number, rule)
         yield from self._delivery()
+        for number, policy in enumerate(configuration.policies):
+            yield from policies.problems(number, policy)
         yield from self._network()
         yield from self._tracking()
         yield from self._console()

@@ -1,12 +1,12 @@
 """Configuration schema: one dataclass per table of the configuration file, with defaults and meanings."""
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from tidings.broker.config.network import NetworkTable
+from tidings.broker.config.policies import PolicyTable, policies_of
 from tidings.broker.config.schema_reader import setting
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.config.tracking import TrackingTable
@@ -249,20 +249,18 @@ class MetricsTable:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionTable:
-    waiting_ms_max: float = setting(
-        0.0, "maximum predicted waiting time; 0: no admission control", minimum=0, maximum=3_600_000
-    )
+    waiting_ms_max: float = setting(0.0, "maximum waiting time; 0: no admission control", minimum=0, maximum=3_600_000)
     probability: float = setting(0.9999, "the share of messages for which it must hold", minimum=0.5, maximum=0.999999)
     action: str = setting(
-        "slow", "slow: read less from all publishers; refuse: refuse clients that begin to publish", choices=ACTIONS
+        "slow",
+        "slow: bound what waits in the sockets of publishers; refuse: refuse clients that begin to publish",
+        choices=ACTIONS,
     )
 
     def admission(self) -> Admission | None:
         if not self.waiting_ms_max:
             return None
-        return Admission(
-            self.waiting_ms_max / 1000, self.probability, refuses=self.action == "refuse", clock=time.monotonic
-        )
+        return Admission(self.waiting_ms_max / 1000, self.probability, refuses=self.action == "refuse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +299,7 @@ class Configuration:
         AdmissionTable, "admission control: throttle publishers before messages wait too long"
     )
     delivery: DeliveryTable = setting(DeliveryTable, "failed deliveries, dead letters and slow subscribers")
+    policies: tuple[PolicyTable, ...] = setting(tuple, "policies of queues; the first that matches holds")
     tracking: TrackingTable = setting(TrackingTable, "recording of the paths of messages")
     logging: LoggingTable = setting(LoggingTable, "the log, written to the error output")
     metrics: MetricsTable = setting(MetricsTable, "the HTTP endpoint of metrics and health checks")
@@ -321,6 +320,7 @@ class Configuration:
             bury_expired=self.delivery.bury_expired,
             last_values=any(one.protocol.startswith("mqtt") for one in self.listeners),
             slow_policies=frozenset(self.delivery.slow_policies),
+            policies=policies_of(self.policies),
         )
 
     @property

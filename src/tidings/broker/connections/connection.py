@@ -12,6 +12,7 @@ from typing import Protocol, TypeVarTuple, cast
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.tuning.quick_ack import HELD_UP_MS, PUT_OFF, QuickAck
 from tidings.broker.tuning.read_moderation import ReadModeration
+from tidings.broker.tuning.receive_windows import bound_window
 from tidings.kernel.client_input import open_client_input
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Flag, Forwarder
@@ -105,6 +106,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.address = peer[0] if peer else "local"
         self.services.table.opened(self)
         self._client_input.number = self.number
+        if self._direct is not None:
+            self._client_input.watch_arrivals(self._direct.fileno())
         if self._direct is not None and self._kernel_writes and not self.closing:
             self.services.forwarder.set_socket(self.number, self._direct.fileno())
 
@@ -220,7 +223,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         if not self._transport.is_closing():
             self._paused = True
+            self._client_input.skip_sample()
             self._transport.pause_reading()
+
+    def bound_window(self, window: int | None) -> None:
+        """The bytes that may wait unread in its socket; None: as many as the system allows."""
+        if self._socket is not None:
+            bound_window(self._socket, window)
 
     @property
     def reading_paused(self) -> bool:

@@ -6,10 +6,12 @@ present, so a broker with a million queues still answers quickly.
 
 import json
 import os
+import platform
 import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
+from importlib.metadata import version
 
 from tidings.broker.broker_view import BrokerView
 from tidings.broker.http.network_status import copy_counts
@@ -17,6 +19,7 @@ from tidings.broker.http.server import HttpPage
 from tidings.broker.inspection import dropped
 from tidings.broker.store_thread import LATENCY_SECONDS, StoreThread
 from tidings.delivery.mailbox import Mailbox, MailboxKind
+from tidings.kernel.client_input import wait_bounds
 
 MAILBOXES_MAX = 500
 SLOW_SECONDS = 1.0  # that one write takes, before /health calls the store slow
@@ -84,6 +87,7 @@ class Metrics:
 
     def metrics(self) -> HttpPage:
         text, broker = _Text(), self._view()
+        _build(text, broker)
         _traffic(text, broker)
         _clients(text, broker)
         _mailboxes(text, broker)
@@ -91,14 +95,15 @@ class Metrics:
             _store(text, broker.writer)
         _network(text, broker)
         _machine(text, broker, self._began)
+        _waits(text, broker)
         _admission(text, broker)
         for name, meaning, samples in broker.observer.gauges() if broker.observer else ():
             text.add(name, "gauge", meaning, samples)
         return HttpPage(str(text), TYPE)
 
     def health(self) -> HttpPage:
-        """200 while the broker serves clients, otherwise 503; a store that refuses or is slow is reported, with status
-        200. If `live` is false, only a restart helps."""
+        """200 while the broker serves clients, otherwise 503; a store that refuses or is slow, and messages that are
+        held because the store was replaced, are reported with status 200. If `live` is false, only a restart helps."""
         broker = self._view()
         ended = broker.failure
         network = broker.engine.network()
@@ -113,9 +118,27 @@ class Metrics:
         }
         if network is not None:
             state |= {"synchronised": network.synchronised, "duplicate_id": network.contested}
+            if network.copies_held:
+                state["held"] = network.copies_held
         if ended:
             state["failure"] = ended
         return HttpPage(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
+
+    def live(self) -> HttpPage:
+        """503 if only a restart helps: something in the broker that had to go on has ended."""
+        failure = self._view().failure
+        return HttpPage(f"{failure}\n", status=503) if failure else HttpPage("live\n")
+
+    def ready(self) -> HttpPage:
+        """503 while the broker serves no clients: it starts, stops or has failed."""
+        broker = self._view()
+        ready = broker.ready and not broker.failure
+        return HttpPage("ready\n") if ready else HttpPage("not ready\n", status=503)
+
+
+def _build(text: _Text, broker: BrokerView) -> None:
+    labels = {"version": version("tidings"), "python": platform.python_version(), "broker": broker.name}
+    text.add("build_info", "gauge", "Version of the broker; always 1.", [(labels, 1)])
 
 
 def _traffic(text: _Text, broker: BrokerView) -> None:
@@ -176,6 +199,12 @@ def _mailboxes(text: _Text, broker: BrokerView) -> None:
     _each(text, "mailbox_waiting", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
     _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
     _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
+    _each(
+        text,
+        "mailbox_given",
+        "Deliveries since the broker started, repeated ones included.",
+        [(one, one.given) for one in shown],
+    )
     _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
 
 
@@ -191,6 +220,8 @@ def _network(text: _Text, broker: BrokerView) -> None:
     text.add(
         "transit_messages", "gauge", "Persistent messages not yet acknowledged by the next broker.", network.in_transit
     )
+    meaning = "Persistent messages held because the store was replaced (network.empty_store)."
+    text.add("held_messages", "gauge", meaning, network.copies_held)
     counts = copy_counts(broker, network)
     text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
     fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
@@ -202,9 +233,25 @@ def _admission(text: _Text, broker: BrokerView) -> None:
     if admission is None:
         return
     if admission.rate_allowed is not None:
-        text.add("admission_rate", "gauge", "Messages per second that are admitted.", admission.rate_allowed)
-    text.add("admission_pauses_total", "counter", "Times that admission control paused a publisher.", admission.pauses)
+        meaning = "Messages per second at which they wait no longer than allowed, by the estimate."
+        text.add("admission_rate", "gauge", meaning, admission.rate_allowed)
+    if broker.windows is not None:
+        window = broker.windows.window or 0
+        text.add("admission_window_bytes", "gauge", "What may wait in a publisher's socket; 0: no limit.", window)
+        text.add("admission_shrunk_total", "counter", "Times that this was made smaller.", broker.windows.shrunk)
     text.add("admission_refused_total", "counter", "Publishers refused by admission control.", admission.refused)
+
+
+def _waits(text: _Text, broker: BrokerView) -> None:
+    name, below = "socket_waiting_seconds", 0.0
+    text.add(name, "histogram", "Time messages waited in sockets until they were read, by samples.", [])
+    bounds = [f"{bound:.3g}" for bound in wait_bounds()]
+    for number, (bound, count) in enumerate(zip((*bounds, "+Inf"), broker.pace.wait_counts(), strict=True)):
+        below += count
+        if number % 2 == 0 or bound == "+Inf":
+            text.sample(f"{name}_bucket", {"le": bound}, below)
+    text.sample(f"{name}_sum", {}, broker.pace.wait_seconds)
+    text.sample(f"{name}_count", {}, below)
 
 
 def _machine(text: _Text, broker: BrokerView, began: float) -> None:

@@ -37,6 +37,7 @@ def status(broker: BrokerView) -> dict[str, Any]:
         "synchronised": network.synchronised,
         "contested": network.contested,
         "in_transit": network.in_transit,
+        "held": network.copies_held,
         "plane": broker.forwarder.stats(),
         "counts": copy_counts(broker, network),
     }

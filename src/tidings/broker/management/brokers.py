@@ -12,6 +12,8 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.requests import Trace
+from tidings.tracking.draw.jaeger import to_jaeger
+from tidings.tracking.query.path_json import from_json
 
 
 async def status(call: Call) -> dict[str, Any]:
@@ -99,3 +101,9 @@ async def trace(call: Call) -> dict[str, Any]:
     done = await call.client.ask(lambda receipt: Trace(receipt, message, everywhere))
     path: dict[str, Any] = json.loads(str(done.fields["path"]))
     return path
+
+
+async def jaeger_trace(call: Call) -> dict[str, Any]:
+    message, everywhere = MessageId.parse(call.values["id"]), call.values["everywhere"]
+    done = await call.client.ask(lambda receipt: Trace(receipt, message, everywhere))
+    return to_jaeger(from_json(str(done.fields["path"])))

@@ -141,6 +141,7 @@ OPERATIONS = (
         ),
         ("count",),
     ),
+    Operation("GET", "/policies", "listPolicies", "Policies of queues, in order.", SEE, queues.policies, returns=LIST),
     Operation("GET", "/subscriptions", "listSubscriptions", "Subscriptions.", SEE, subscriptions.find, PAGED, LIST),
     Operation("GET", "/durables", "listDurables", "Durable subscriptions.", SEE, subscriptions.durables, PAGED, LIST),
     Operation(
@@ -221,5 +222,18 @@ OPERATIONS = (
             Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
         ),
         ("message", "hops"),
+    ),
+    Operation(
+        "GET",
+        "/traces/{id}",
+        "getTrace",
+        "Path of a message in the form of Jaeger's query API, for Grafana.",
+        "trace or monitor on >",
+        brokers.jaeger_trace,
+        (
+            Parameter("id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40),
+            Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
+        ),
+        ("data", "total"),
     ),
 )

@@ -1,13 +1,14 @@
 """A selector as a program for a stack machine: what the kernel runs where constraints cannot decide.
 
-`assemble` writes the bytes of docs/wire.md, "Program". `Program` reads and runs them; it is the reference for the
-kernel's machine. Every code takes a fixed number of values, so whether the stack runs empty or over is known when the
-program is read, and running it checks nothing. Stores keep programs, so a code never changes its meaning: DIV drops the
-fraction of ints, as `/` did in version 1 of the language; QUOT is what `/` means now.
+`assemble` writes the bytes of docs/wire.md, "Program". `SelectorProgram` reads and runs them; it is the reference for
+the kernel's machine. Every code takes a fixed number of values, so whether the stack runs empty or over is known when
+the program is read, and running it checks nothing. Stores keep programs, so a code never changes its meaning: DIV drops
+the fraction of ints, as `/` did in version 1 of the language; QUOT is what `/` means now.
 
 >>> from tidings.model.selector.parser import parse
 >>> code = assemble(parse("price > 2 * cost"))
->>> code.hex(" "), SelectorProgram(code).run({"price": 7, "cost": 3}), SelectorProgram(code).run({"price": 7})
+>>> program = SelectorProgram(code)
+>>> code.hex(" "), program.run({"price": 7, "cost": 3}), program.run({"price": 7})
 ('02 05 70 72 69 63 65 01 02 04 02 04 63 6f 73 74 06 0c', True, None)
 """
 

@@ -15,6 +15,7 @@ from tidings.node.completions import AnswerRequest
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.network.network import Network
 from tidings.node.network.notes import TYPE_NOTE
+from tidings.node.observed_plane import InterestChange
 from tidings.routing.hermes.codec import decode_types, encode_types
 from tidings.routing.scheme import Then
 
@@ -56,9 +57,9 @@ class LocalEventTypes:
         stored = [value for key, value in recovered.notes.items() if key.startswith(f"{TYPE_NOTE}:") and value]
         self._tree.add_all({one.name: one for value in stored for one in decode_types(value)}.values())
 
-    def changed(self, interests: list[tuple[bool, bytes]]) -> None:
+    def changed(self, interests: list[InterestChange]) -> None:
         """Subscriptions came and went."""
-        for added, predicate in interests:
+        for added, predicate, _ in interests:
             if (typed := typed_interest(decode_predicate(predicate))) is not None:
                 self._subscribed[typed[0]] += 1 if added else -1
 

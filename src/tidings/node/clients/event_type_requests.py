@@ -18,6 +18,7 @@ from tidings.model.event_type_json import types_to_json
 from tidings.model.event_type_topics import path_of, pattern_of, topic_of
 from tidings.model.message import reserved
 from tidings.model.selector import Selector
+from tidings.model.selector.kinds import check_kinds
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.event_type_registry import EventTypeRegistry
 from tidings.node.clients.session import Connection
@@ -35,6 +36,7 @@ from tidings.node.requests import (
     TypeDeskRequest,
     UnadvertiseType,
 )
+from tidings.routing.scheme import Then
 
 Chain = tuple[EventType, ...]
 KINDS = tuple(AttributeType)  # their numbers in the plane are their places
@@ -60,10 +62,7 @@ class EventTypeRequests:
             case ShowTypes(receipt, name):
                 self._known(client, receipt, name, lambda chain: self._show(client, receipt, chain))
             case AdvertiseType(receipt, name):
-                waiting = ("advertising", client.number, name)  # events that follow must not overtake it
-                self._backpressure.hold(client.number, waiting)
-                done = partial(self._backpressure.release, waiting)
-                self._known(client, receipt, name, lambda chain: self._advertise(client, receipt, chain, done), done)
+                self._advertise(client, name, partial(self._answer_advertised, client, receipt, name))
             case UnadvertiseType(receipt, name):
                 if (ended := client.advertised.pop(name, None)) is None:
                     raise UsageError("E_TYPE_UNADVERTISED", f"this connection does not advertise event type {name!r}")
@@ -102,6 +101,25 @@ class EventTypeRequests:
         if problems:
             raise EventTypeError(problems[0].code, "; ".join(one.reason for one in problems))
 
+    def imply(self, client: Connection, message: bytes, then: Then) -> bool:
+        """Publishing to the topic of a type advertises it, for clients of protocols that know no types; `then` goes on.
+        False: the connection advertises the type already."""
+        path = path_of(decode_message(message).destination.name)
+        name = path[-1] if path else ""
+        if not name or name in client.advertised:
+            return False
+        if name in client.implied:
+            client.implied[name].append(then)
+            return True
+        client.implied[name] = [then]
+
+        def go_on(error: TidingsError | None) -> None:
+            for one in client.implied.pop(name):
+                one(error)
+
+        self._advertise(client, name, go_on)
+        return True
+
     def lost(self, client: Connection) -> None:
         for name in client.advertised:
             self._book.unadvertise(name)
@@ -138,26 +156,51 @@ class EventTypeRequests:
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may do nothing with {_named(chain)}")
         self._done(client, receipt, chain)
 
-    def _advertise(self, client: Connection, receipt: int, chain: Chain, settled: Callable[[], None]) -> None:
+    def _advertise(self, client: Connection, name: str, then: Then) -> None:
+        """Events that follow wait meanwhile: they must not overtake it."""
+        waiting = ("advertising", client.number, name)
+        self._backpressure.hold(client.number, waiting)
+
+        def done(error: TidingsError | None) -> None:
+            if not client.gone:
+                then(error)
+            self._backpressure.release(waiting)
+
+        def found(error: TidingsError | None) -> None:
+            if error is not None or client.gone:
+                done(error)
+                return
+            try:
+                if self._may_advertise(client, self._book.chain(name)):
+                    self._book.advertise(name, advertised)
+                    return
+            except TidingsError as wrong:
+                error = wrong
+            done(error)
+
+        def advertised(error: TidingsError | None) -> None:
+            done(self._advertised(client, name) if error is None else error)
+
+        self._book.get(name, found)
+
+    def _may_advertise(self, client: Connection, chain: Chain) -> bool:
+        """False: it does already, in this form."""
         self._need(client, "advertise", chain)
         name = chain[-1].name
         if name in client.advertised and tuple(client.advertised[name]) == chain:
-            self._done(client, receipt, chain)
-            settled()
-            return
+            return False
         if len(client.advertised) >= ADVERTISED_MAX and name not in client.advertised:
             raise UsageError("E_TYPE_ADVERTISED", f"a connection advertises at most {ADVERTISED_MAX} event types")
+        return True
 
-        def advertised(error: TidingsError | None) -> None:
-            settled()
-            if error is None:
-                error = self._advertised(client, receipt, name)
-            if error is not None:
-                self._outbox.answer(client.number, Failed(receipt, error))
+    def _answer_advertised(self, client: Connection, receipt: int, name: str, error: TidingsError | None) -> None:
+        if error is None:
+            tree = client.advertised[name]
+            self._done(client, receipt, (*_ancestors(tree, name), tree[name]))
+        else:
+            self._outbox.answer(client.number, Failed(receipt, error))
 
-        self._book.advertise(name, advertised)
-
-    def _advertised(self, client: Connection, receipt: int, name: str) -> TidingsError | None:
+    def _advertised(self, client: Connection, name: str) -> TidingsError | None:
         """In the form that the type has now, which need not be the one it had when it was asked for."""
         chain, wrong = self._book.chain(name), None
         try:
@@ -175,7 +218,6 @@ class EventTypeRequests:
             self._publishers.setdefault(name, set()).add(client)
             declared = [(one, KINDS.index(kind), False) for one, kind in tree.attributes(name).items()]
             self._plane.advertise_event(client.number, topic_of(_path(chain)), name, declared)
-            self._done(client, receipt, chain)
         return wrong
 
     def _stop(self, client: Connection, name: str, tree: TypeTree) -> None:
@@ -200,20 +242,17 @@ class EventTypeRequests:
         receipt: int,
         name: str,
         then: Callable[[Chain], None],
-        failed: Callable[[], None] = lambda: None,
     ) -> None:
         """Go on with the type and its ancestors, or say why not."""
 
         def found(error: TidingsError | None) -> None:
             if client.gone:
-                failed()
                 return
             try:
                 if error is not None:
                     raise error
                 then(self._book.chain(name))
             except TidingsError as wrong:
-                failed()
                 self._outbox.answer(client.number, Failed(receipt, wrong))
 
         self._book.get(name, found)
@@ -252,8 +291,10 @@ def _check_depth(chain: Chain) -> None:
 
 
 def _check_selector(chain: Chain, text: str) -> None:
-    """A filter asks only for attributes that every event of the type has."""
+    """A filter asks only for attributes that every event of the type has, and compares each with values of its kind."""
     declared = TypeTree(chain).attributes(chain[-1].name)
-    for name in sorted(Selector(text).identifiers):
+    selector = Selector(text)
+    for name in sorted(selector.identifiers):
         if name not in declared and not reserved(name):
             raise EventTypeError("E_EVENT_UNKNOWN", f"event type {chain[-1].name!r} has no attribute {name!r}")
+    check_kinds(selector.tree, {name: type.kind for name, type in declared.items()})

@@ -37,11 +37,11 @@ class Publications:
         self._journal, self._outbox, self._backpressure, self._settings = journal, outbox, backpressure, settings
         self._network = network
 
-    def message(self, event: Published) -> None:
+    def message(self, now_ms: int, event: Published) -> None:
         """A message that mailboxes wait for."""
         outcome = ConfirmPublication(event.connection, event.receipt)
         try:
-            self._post(event, outcome)
+            self._post(now_ms, event, outcome)
         except TidingsError as error:
             self._outbox.refused(event.connection, event.receipt, error.alone())
 
@@ -72,7 +72,7 @@ class Publications:
         else:
             self._enter(self._network, now_ms, event.message, event.connection)
         try:
-            repeated = self._post(event, None)
+            repeated = self._post(now_ms, event, None)
         except TidingsError as error:
             self._journal.then(ConfirmEntry(event.connection, event.receipt, refusal=error.alone()))
         else:
@@ -137,6 +137,7 @@ class Publications:
             self.publish(publication)
             self._outbox.accepted(publication.connection, receipt)
         else:
+            self._service.abandon(publication.offer)
             self._outbox.refused(publication.connection, receipt, error)
 
     def relieve(self, now_ms: int) -> None:
@@ -151,13 +152,20 @@ class Publications:
         if self._backpressure.holding(LINKS) and not (self._network and self._network.scheme_forwarding.congested(0.5)):
             self._backpressure.release(LINKS)
 
-    def _post(self, event: Published | PublishedToRouters | PublishedToScheme, outcome: Outcome | None) -> bool:
+    def _post(
+        self, now_ms: int, event: Published | PublishedToRouters | PublishedToScheme, outcome: Outcome | None
+    ) -> bool:
         """`MailboxService.accept` for a publisher, which must wait if there is too much."""
         try:
+            mailboxes = self._mailboxes.for_message(event.message, event.sinks)
+            message, expires_ms = event.message, event.expires_ms
+            if self._mailboxes.limited and not self._service.publish_dedup.is_copy(message[ID], event.perhaps_sent):
+                self._service.limits.admit([(len(message), mailboxes)])
+                message, expires_ms = self._service.limits.shortened(now_ms, message, expires_ms, mailboxes)
             return self._service.accept(
-                event.message,
-                self._mailboxes.for_message(event.message, event.sinks),
-                expires_ms=event.expires_ms,
+                message,
+                mailboxes,
+                expires_ms=expires_ms,
                 publisher=event.connection,
                 perhaps_sent=event.perhaps_sent,
                 outcome=outcome,
@@ -180,7 +188,7 @@ class Publications:
             return True
         if self._network.scheme_forwarding.events is not None and is_event(message):
             self._network.event_custody.accept(message)
-        elif routers := self._plane.destinations(message):
+        if routers := self._plane.destinations(message):
             self._network.store_and_forward.accept(message, routers, expires_ms_of(message))
         return False
 

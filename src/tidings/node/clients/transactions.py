@@ -80,12 +80,15 @@ class OpenTransactions:
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
             place, late = self._service.mailboxes.for_message, request.drops_late
             targets = [place(one, self._plane.match(one), drops_late=late) for one in transaction.messages]
+            self._service.limits.admit(zip(map(len, transaction.messages), targets, strict=True))
         except TidingsError:
             self._failed(client, request, transaction)
             raise
         publications = tuple(
             [
-                self._publishing.prepare(now_ms, client.number, message, mailboxes)
+                self._publishing.prepare(
+                    now_ms, client.number, self._service.limits.dated(now_ms, message, mailboxes), mailboxes
+                )
                 for message, mailboxes in zip(transaction.messages, targets, strict=True)
             ]
         )
@@ -103,6 +106,8 @@ class OpenTransactions:
         if error is not None:
             if commit.key:
                 self.once.failed(commit.key, commit.before)
+            for publication in commit.publications:
+                self._service.abandon(publication.offer)
             self._failed(commit.client, commit.request, commit.transaction)
             self._outbox.answer(commit.client.number, Failed(commit.request.receipt, error))
             return

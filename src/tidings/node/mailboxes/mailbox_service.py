@@ -29,6 +29,7 @@ from tidings.node.mailboxes.expiry import Expiry
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_table import MailboxTable
 from tidings.node.mailboxes.memory_limits import MemoryLimits
+from tidings.node.mailboxes.queue_limits import QueueLimits
 from tidings.node.plane import Plane
 from tidings.node.settings import NodeSettings
 
@@ -42,6 +43,7 @@ class MailboxService:
         self.overflow = MemoryLimits(plane, self.mailboxes, backpressure, settings, outbox)
         self.expiry = Expiry(self.message_cache, settings.pieces.expiry_messages, settings.pieces.expiry_page)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
+        self.limits = QueueLimits(self, self.mailboxes, journal)
         self.publish_dedup = PublishDedup()
         self.attended: dict[Mailbox, None] = {}  # those with consumers
         self.expired = 0
@@ -58,6 +60,9 @@ class MailboxService:
             mailbox.unsure_seq = recovered.last_seq if perhaps else 0
             if len(waiting):
                 self.expiry.unknown(mailbox)
+            if mailbox.quota is not None:
+                for seq, size in zip(waiting.seqs, waiting.sizes, strict=True):
+                    mailbox.quota.holds(seq, size)
             dead = []
             for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
                 number = recovered.counted.get((mailbox.number, seq))
@@ -66,6 +71,7 @@ class MailboxService:
                 if mailbox.offer_stored(place, tries):
                     dead.append(place)
             self.dead_letters.bury(mailbox, dead, TOO_OFTEN)
+            self.limits.recovered(mailbox)
         self._next_seq = recovered.last_seq + 1
 
     # --- consumers ------------------------------------------------------------------------------------------------
@@ -204,6 +210,9 @@ class MailboxService:
             if tries.given:
                 for number in durable:
                     self._journal.message(Counted(number, seq, tries.number), 0)
+            for mailbox in mailboxes:
+                if mailbox.quota is not None:
+                    mailbox.quota.coming(seq, len(message))
         return Offer(seq, message, mailboxes, stored, expires_ms, publisher, tries)
 
     def written(self, completion: OfferMessage, error: TidingsError | None) -> None:
@@ -211,7 +220,17 @@ class MailboxService:
         self.publish_dedup.under_way.discard(offer.message[ID])
         if error is None:
             self.offer(*offer)
+        else:
+            self.abandon(offer)
         self._settle(outcome, error)
+
+    def abandon(self, offer: Offer) -> None:
+        """It could not be written, and comes no more."""
+        for mailbox in offer.mailboxes:
+            if mailbox.quota is not None:
+                mailbox.quota.arrived(offer.seq)
+        for part in offer.more:
+            self.abandon(part)
 
     def decide_repeat(self, completion: ConfirmRepeat) -> None:
         """The fate of the copy before it is known."""
@@ -265,6 +284,9 @@ class MailboxService:
                 self._touched[mailbox] = None
                 if retained and isinstance(mailbox, LastValues):
                     self.learn(mailbox, seq, message)
+                if mailbox.quota is not None:
+                    mailbox.quota.arrived(seq)
+                    self.limits.offered(mailbox, place, len(message))
             else:
                 self.message_cache.release(seq)
         if stored:
@@ -302,6 +324,7 @@ class MailboxService:
         for mailbox, places in self.expiry.tick(now_ms):
             self.late(mailbox, places)
         self.overflow.tick()
+        self.limits.tick(now_ms)
         self.mailboxes.forget_old_sinks()
         for mailbox in self.attended:
             if mailbox.durable:

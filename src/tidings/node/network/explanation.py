@@ -4,6 +4,7 @@ Only brokers that the kernel would send it to are looked at, and of each at most
 takes a bounded time whatever is known.
 """
 
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -55,11 +56,9 @@ class _Matching:
     def __init__(self, encoding: InterestEncoding, message: bytes) -> None:
         self._encoding = encoding
         self._attributes = batch_of(message).attributes(0)
-        self._carried: frozenset[int | bytes] | None
-        try:
+        self._carried: frozenset[int | bytes] | None = None
+        with suppress(UsageError):  # too large to be encoded: it is sent to every broker with an encoded row
             self._carried = encoding.carried(encoding.encoding.message_elements(self._attributes))
-        except UsageError:  # too large to be encoded: it is sent to every broker with an encoded row
-            self._carried = None
 
     def text(self, row: bytes) -> str:
         """The text of a row that lets the message through; empty: it does not."""

@@ -28,16 +28,24 @@ from tidings.node.network.copy_numbers import CopyNumbers, new_epoch
 from tidings.node.network.datagrams import Datagrams
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.first_sync import FirstSync
+from tidings.node.network.held_copies import HeldCopies
 from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, control_frame
 from tidings.node.network.link_clock import LinkClock
 from tidings.node.network.machines import FLOOD_TIMER, make_machines
-from tidings.node.network.notes import NetworkNotes, incarnation_note, noted_incarnation, noted_interests
+from tidings.node.network.notes import (
+    INCARNATION_NOTE,
+    NetworkNotes,
+    incarnation_note,
+    noted_incarnation,
+    noted_interests,
+)
 from tidings.node.network.pan_links import PanLinks
 from tidings.node.network.relay_inbox import RelayInbox, waiting_report
 from tidings.node.network.scheme_forwarding import SchemeForwarding
 from tidings.node.network.settings import Dials, NetworkSettings
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import NetworkTables
+from tidings.node.observed_plane import InterestChange
 from tidings.node.plane import NetworkPlane
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
@@ -61,10 +69,12 @@ class Network:
         settings: NetworkSettings,
         store_and_forward: StoreAndForward,
         event_custody: EventCustody,
+        held_copies: HeldCopies,
         incarnation: int,
         rng: Random,
     ) -> None:
         self.settings, self.store_and_forward, self.event_custody = settings, store_and_forward, event_custody
+        self.held_copies = held_copies
         self.out: list[DriverEffect] = []
         plane.join(settings.shape())
         self._plane, self._rng = plane, rng
@@ -113,6 +123,7 @@ class Network:
             self._arrange(before + 1)
         self.store_and_forward.recover(recovered)
         self.event_custody.recover(recovered)
+        self.held_copies.recover(recovered, new=INCARNATION_NOTE not in recovered.notes)
         self.clock.at(now)
         if self.scheme_forwarding.events is not None:
             for chain in self._notes.recover_types(recovered.notes):
@@ -237,11 +248,14 @@ class Network:
         """The store refuses what comes by a link, or takes it again: once, however often it is tried."""
         self.out.append(waiting_report(self._channels.peer_at(number), error))
 
-    def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
+    def settle(self, now_ms: int, interests: list[InterestChange]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
-        for added, predicate in interests:
-            change = self.scheme.subscribe if added else self.scheme.unsubscribe
-            self._routed(change(self.clock.now, decode_predicate(predicate)))
+        for added, encoded, mailbox in interests:
+            self.held_copies.subscribed()
+            change, predicate = self.scheme.subscribe if added else self.scheme.unsubscribe, decode_predicate(encoded)
+            self._routed(change(self.clock.now, predicate))
+            if mailbox and self.scheme_forwarding.events is not None:
+                self._routed(self.scheme_forwarding.events.lasting(self.clock.now, predicate, on=added))
         for number, tags in self.relay_inbox.take_acks().items():
             self._plane.send(number, control_frame(Taken(tuple(tags))))
         self.relay_inbox.settle(now_ms)
@@ -269,6 +283,7 @@ class Network:
         self.store_and_forward.expire(now_ms)
         self.relay_inbox.tick()
         self.store_and_forward.forget_silent(now_ms, 2 * self.settings.bdrp.retain_ms)
+        self.out += self.held_copies.tick(self.clock.now)
         self.note_interests(journal)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from tidings.errors import UsageError
 from tidings.kernel.forwarder import NetworkShape
+from tidings.node.network.held_copies import EmptyStoreOptions
 from tidings.node.network.pan_links import PanSettings
 from tidings.overlay.effects import Router
 from tidings.overlay.link.greeting import Greeting
@@ -48,6 +49,7 @@ class NetworkSettings:
     awaits_peers: bool = False  # other brokers are expected, so one that knows none has yet to hear of them
     unsynchronised: str = "confirm"  # what becomes of persistent messages until then: hold, refuse, confirm
     hermes: HermesOptions = field(default_factory=HermesOptions)
+    empty_store: EmptyStoreOptions = field(default_factory=EmptyStoreOptions)
     pan: PanSettings | None = None  # links are made as Pan decides; None: only those of `dials`
 
     def __post_init__(self) -> None:

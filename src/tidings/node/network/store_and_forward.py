@@ -28,12 +28,20 @@ from tidings.delivery.mailbox import NEW, PERHAPS_SEEN
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
 from tidings.errors import StoreError, TidingsError
 from tidings.node.clients.publish_dedup import copy_refused
-from tidings.node.completions import ConfirmCopy, DeliverRelayed, ForwardMessage, RelayCompletion, RememberEntry
+from tidings.node.completions import (
+    ConfirmCopy,
+    DeliverRelayed,
+    ForwardMessage,
+    HoldCopy,
+    RelayCompletion,
+    RememberEntry,
+)
 from tidings.node.encoded_message import ID, expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.mailboxes.stored_backlog import StoredBacklog
 from tidings.node.network.copy_numbers import CopyNumber, CopyNumbering, CopyNumbers, decode_item, encode_item
+from tidings.node.network.held_copies import EmptyStoreOptions, HeldCopies
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.plane import NetworkPlane
 from tidings.overlay.effects import Router
@@ -76,6 +84,7 @@ class StoreAndForward:
         memory_bytes_max: int = 64 << 20,
         load_max: int = LOAD_MAX,
         dedup: RelayDedup | None = None,
+        held: HeldCopies | None = None,
     ) -> None:
         self.router = router
         self.destinations_known = True
@@ -86,6 +95,7 @@ class StoreAndForward:
         self._box = 0  # the number under which the store keeps items
         self._seen = dedup or RelayDedup()
         self.numbering = CopyNumbering(router)
+        self._held = HeldCopies(plane, journal, service, EmptyStoreOptions()) if held is None else held
         self._items: dict[int, _Item] = {}
         self._unread = StoredBacklog(load_max)  # stored in an earlier life and not loaded yet
         self._newer: list[_Item] = []  # accepted while there is something unread
@@ -187,12 +197,23 @@ class StoreAndForward:
             self.expired += 1
             return
         number = numbers.at(self.router)
+        if self._held.takes():
+            self._seen.add(message[ID], number, now_ms)
+            self._journal.message(self._seen, 0)
+            self._held.hold(message, number)
+            return
         tries = NEW if self._seen.is_new(message[ID], number, repeated=numbers.repeated) else PERHAPS_SEEN
         self._seen.add(message[ID], number, now_ms)
         self._journal.message(self._seen, 0)
         mailboxes = self._service.mailboxes.for_message(message, self._plane.match(message))
         offer = self._service.prepare(message, mailboxes, expires_ms, tries=tries)
         self._journal.then(DeliverRelayed(now_ms, offer, number))
+
+    def held_copy(self, completion: HoldCopy, error: TidingsError | None) -> None:
+        seq, message_id, number = completion
+        self._held.held(seq, error)
+        if error is not None:
+            self.forget(message_id, number)
 
     def deliver_relayed(self, completion: DeliverRelayed, error: TidingsError | None) -> None:
         now_ms, offer, number = completion

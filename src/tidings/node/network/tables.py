@@ -50,8 +50,8 @@ class NetworkTables:
     def drop_event_tree(self, name: str) -> None:
         self._plane.drop_event_tree(name)
 
-    def event_filter(self, name: str, neighbour: Router, parent: str, predicate: bytes) -> int:
-        return self._plane.event_filter(name, neighbour, parent, predicate)
+    def event_filter(self, name: str, neighbour: Router, parent: str, placed: bytes, filter: bytes) -> int:
+        return self._plane.event_filter(name, neighbour, parent, placed, filter)
 
     def drop_event_filter(self, number: int) -> None:
         self._plane.drop_event_filter(number)

@@ -41,10 +41,13 @@ class PlaneTrees:
         if not on:
             self._tables.drop_event_filter(self._numbers.pop((name, hop, filter)))
             return
-        place = Constraint(TREE_ATTRIBUTE, Op.EQ, name)
         neighbour, parent = (hop, "") if isinstance(hop, int) else (0, hop)
         try:
-            number = self._tables.event_filter(name, neighbour, parent, encode_predicate(filter.within(place)))
+            number = self._put(name, neighbour, parent, filter)
         except TidingsError:  # it is beyond the plane's limits: all events go there, where they are looked at again
-            number = self._tables.event_filter(name, neighbour, parent, encode_predicate(Predicate.of(place)))
+            number = self._put(name, neighbour, parent, Predicate.always())
         self._numbers[name, hop, filter] = number
+
+    def _put(self, name: str, neighbour: Router, parent: str, filter: Predicate) -> int:
+        placed = encode_predicate(filter.within(Constraint(TREE_ATTRIBUTE, Op.EQ, name)))
+        return self._tables.event_filter(name, neighbour, parent, placed, encode_predicate(filter))

@@ -20,8 +20,6 @@ from typing import assert_never
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.predicate import Predicate
-from tidings.model.selector.program import run
-from tidings.model.values import Value
 from tidings.overlay.effects import Router, SetTimer
 from tidings.routing.hermes.event_custody import Custodian
 from tidings.routing.hermes.messages import (
@@ -50,15 +48,9 @@ from tidings.routing.hermes.rendezvous_replica import RendezvousReplica
 from tidings.routing.hermes.tables import ALWAYS, Hop
 from tidings.routing.hermes.trees import NextHop, Tree, Trees
 from tidings.routing.hermes.type_lookup import TypeLookup
-from tidings.routing.message_views import batch_of, kept_of_short
 from tidings.routing.scheme import TIMER
 
 Ways = dict[Hop, tuple[bool, bool]]  # to whom an event goes, and for which subscriptions there: by type, by filter
-
-
-@kept_of_short(4096)
-def attributes_of(message: bytes) -> dict[str, Value]:
-    return dict(batch_of(message).attributes(0))
 
 
 class Hermes:
@@ -390,7 +382,7 @@ class Hermes:
             if tree.up is not None and (called_for or event.rising):
                 typed.add(tree.up)
         flow = tree.flows[InterestKind.FILTER]
-        filtered = flow.wanting(attributes_of(event.message)) if event.by_filter and flow else set()
+        filtered = flow.wanting(event.message) if event.by_filter and flow else set()
         ways = {hop: (hop in typed, hop in filtered) for hop in typed | filtered}
         if source is not None:
             ways.pop(source, None)
@@ -424,10 +416,9 @@ class Hermes:
         if event.by_type:
             found += self._local.get((event.type, InterestKind.TYPE), {}).get(ALWAYS, ())
         if event.by_filter:
-            attributes = attributes_of(event.message)
-            for filter, ids in self._local.get((event.type, InterestKind.FILTER), {}).items():
-                if filter.matches(attributes, run):
-                    found += ids
+            local = self._local.get((event.type, InterestKind.FILTER), {})
+            for filter in self.trees.tree(event.type).flows[InterestKind.FILTER].matching(event.message):
+                found += local.get(filter, ())
         if event.tag:
             found = self._custodian.not_handed(event.tag, found)
         if found:

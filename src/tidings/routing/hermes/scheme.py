@@ -133,6 +133,14 @@ class HermesScheme:
         self._retry.discard(id)  # what is under way is undone when it is answered
         return []
 
+    def lasting(self, now: float, predicate: Predicate, *, on: bool) -> list[Effect]:
+        """Interests of the trees end with their broker. Those of its mailboxes are also told by B-DRP, which remembers
+        them: persistent events wait for the broker as other messages do."""
+        if typed_interest(predicate) is None:
+            return []  # known to B-DRP in any case
+        change = self._bdrp.subscribe if on else self._bdrp.unsubscribe
+        return without_timer(TIMER, change(now, predicate))
+
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         if isinstance(item, Deliver):
             return without_timer(TIMER, self._bdrp.learn(now, item))

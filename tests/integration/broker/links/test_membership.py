@@ -45,7 +45,7 @@ def test_links_follow_the_peers_that_are_configured(tmp_path: Path) -> None:
                 assert machine is not None
                 assert (machine.unicast.next_hop(2), machine.unicast.distance(3)) == (3, 9)
                 await writer.publish("ticks.a", {"n": 1}, wait=True)
-                assert (await anext(aiter(ticks))).message.properties["n"] == 1
+                assert (await anext(aiter(ticks))).properties["n"] == 1
                 change(network, 1, ((two, 2), (three, 3)), {})
                 await eventually(lambda: network.linked(1, 2))
 

@@ -20,6 +20,7 @@ from tidings.broker.security.passwords import Cost
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.security.users import Users, add
 from tidings.client import Subscription, connect
+from tidings.delivery.policy import Overflow, QueuePolicy
 from tidings.errors import ConnectionLostError
 from tidings.model.destination import DestinationPattern
 from tidings.node.inputs import ForgetBroker
@@ -107,6 +108,31 @@ def guard(limits: BrokerLimits | None = None) -> UserGuard:
         )
     )
     return UserGuard(users, rules, limits or BrokerLimits())
+
+
+def test_policies_are_shown_with_what_they_did() -> None:
+    policy = QueuePolicy(DestinationPattern.parse("queue:orders.>"), messages_max=1, overflow=Overflow.DROP_OLDEST)
+
+    async def check() -> None:
+        async with api() as asked, await connect(asked.local.url) as client:
+            asked.local.broker.replace_policies((policy,))
+            for body in (b"1", b"2"):
+                await client.publish("queue:orders.eu", body=body, wait=True)
+            listed = (await asked.ask("GET", "/policies")).body
+            assert [(one["destination"], one["messages_max"], one["queues"]) for one in listed["items"]] == [
+                ("queue:orders.>", 1, 1)
+            ]
+            shown = (await asked.ask("GET", "/queues/orders.eu")).body
+            assert (shown["waiting"], shown["policy"]["overflow"], shown["policy"]["overflowed"]) == (
+                1,
+                "drop-oldest",
+                1,
+            )
+            asked.local.broker.replace_policies(())
+            assert (await asked.ask("GET", "/queues/orders.eu")).body["policy"] is None
+            assert (await asked.ask("GET", "/policies")).body == {"total": 0, "items": []}
+
+    run(check())
 
 
 def test_a_queue_from_its_creation_to_its_deletion() -> None:

@@ -86,6 +86,23 @@ def test_a_subscription_to_topics_of_a_type_is_one_to_the_type() -> None:
     assert len(made.local_rows()) == 1  # other topics are B-DRP's
 
 
+def test_interests_of_mailboxes_are_told_by_bdrp_too_as_long_as_there_are_any() -> None:
+    made, predicate = scheme(), wanted(("Trade",), DEAR)
+    made.lasting(1, predicate, on=True)
+    made.lasting(1, predicate, on=True)
+    rows = made.local_rows()
+    assert len(rows) == 1
+    made.lasting(2, predicate, on=False)
+    assert made.local_rows() == rows
+    made.lasting(2, predicate, on=False)
+    assert made.local_rows() == set()
+    other = Predicate.of(DestinationPattern.parse("ticks.>").constraint)
+    made.subscribe(3, other)
+    assert made.lasting(3, other, on=True) == []
+    made.unsubscribe(4, other)
+    assert made.local_rows() == set()
+
+
 def test_what_nobody_answers_is_tried_again_unless_it_is_taken_back() -> None:
     made = scheme()
     predicate = wanted(("Trade",), Predicate.always())
