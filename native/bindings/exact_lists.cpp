@@ -120,10 +120,14 @@ static void bind_exact_lists(nb::module_& m) {
                 return united(copies);
             },
             "parts"_a, nb::sig("def united(parts: list[bytes]) -> RunList"), "The ids of several, each once.")
-        .def("to_bytes", [](const RunList& list) { return to_bytes(list.encode()); })
+        .def(
+            "to_bytes", [](const RunList& list) { return to_bytes(list.encode()); },
+            nb::sig("def to_bytes(self) -> bytes"))
         .def("contains", &find_runs, "ids"_a, "found"_a)
-        .def_static("scattered", &scattered, "ids"_a, "True if there are many ids, and nearly each is of another publisher.")
-        .def("ids", &ids_in, "All ids in ascending order of broker, publisher and time.")
+        .def_static("scattered", &scattered, "ids"_a,
+                    "True if there are many ids, and nearly each is of another publisher.")
+        .def("ids", &ids_in, nb::sig("def ids(self) -> bytes"),
+             "All ids in ascending order of broker, publisher and time.")
         .def("filter", &filter_of, "seed"_a, "A line filter of the same ids.")
         .def_prop_ro("runs", &RunList::size)
         .def_prop_ro("count", &RunList::count);
@@ -131,7 +135,9 @@ static void bind_exact_lists(nb::module_& m) {
         .def_static("from_bytes", &decode_lines, "data"_a)
         .def_static("of", &filter_of_ids, "ids"_a, "seed"_a)
         .def_static("bytes_for", &LineFilter::bytes_for, "ids"_a)
-        .def("to_bytes", [](const LineFilter& filter) { return to_bytes(filter.encode()); })
+        .def(
+            "to_bytes", [](const LineFilter& filter) { return to_bytes(filter.encode()); },
+            nb::sig("def to_bytes(self) -> bytes"))
         .def("contains", &find_lines, "ids"_a, "found"_a)
         .def("fpp", &LineFilter::fpp)
         .def_prop_ro("seed", &LineFilter::seed)

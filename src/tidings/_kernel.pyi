@@ -62,6 +62,31 @@ class Bloom:
     @staticmethod
     def from_bytes(data: bytes) -> Bloom: ...
 
+class BoxTree:
+    """
+    Boxes by id, and the questions which may contain, lie within or meet another.
+    """
+
+    def __init__(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def add(self, id: int, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> None: ...
+
+    def remove(self, id: int) -> None: ...
+
+    def containing(self, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[int]:
+        """Boxes that may contain this one."""
+
+    def within(self, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[int]:
+        """Boxes that may lie within this one."""
+
+    def meeting(self, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[int]:
+        """Boxes that may have something in common with it."""
+
+    @property
+    def depth(self) -> int: ...
+
 class Pace:
     """
     Counts the reads of all connections, and the further reads of one of them that need not be reported.
@@ -242,7 +267,7 @@ class RunList:
     def united(parts: list[bytes]) -> RunList:
         """The ids of several, each once."""
 
-    def to_bytes(self) -> object: ...
+    def to_bytes(self) -> bytes: ...
 
     def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
@@ -250,7 +275,7 @@ class RunList:
     def scattered(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)]) -> bool:
         """True if there are many ids, and nearly each is of another publisher."""
 
-    def ids(self) -> object:
+    def ids(self) -> bytes:
         """All ids in ascending order of broker, publisher and time."""
 
     def filter(self, seed: int) -> LineFilter:
@@ -274,7 +299,7 @@ class LineFilter:
     @staticmethod
     def bytes_for(ids: int) -> int: ...
 
-    def to_bytes(self) -> object: ...
+    def to_bytes(self) -> bytes: ...
 
     def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
@@ -318,6 +343,13 @@ class Forwarder:
         """Records all messages from now on there."""
 
     def set_subscriber(self, connection: int, subscriber: int) -> None: ...
+
+    def advertise_event(self, connection: int, topic: str, type: str, attributes: Sequence[tuple[str, int, bool]]) -> None:
+        """
+        Events of this connection to a topic that fit are forwarded without being shown: name, kind in the order of `AttributeType`, and whether it may be missing.
+        """
+
+    def withdraw_event(self, connection: int, topic: str) -> None: ...
 
     def watch_clock(self, connection: int, skew_ms_max: int) -> None: ...
 
@@ -454,7 +486,10 @@ class Forwarder:
 
     def join_network(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
 
-    def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None: ...
+    def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None:
+        """
+        Rows of a router that come and go. An invalid one among those that come: an error, and nothing changes.
+        """
 
     def forget(self, router: int) -> None: ...
 
@@ -474,7 +509,24 @@ class Forwarder:
         Send a message that is not persistent to the other brokers that want it.
         """
 
-    def relay(self, neighbour: int, routers: Sequence[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool: ...
+    def relay(self, neighbour: int, routers: Sequence[int], numbers: Sequence[int], origin: int, epoch: int, repeated: bool, hops: int, tag: int, message: bytes, now_ms: int) -> bool:
+        """
+        Send a copy that the neighbour must acknowledge, with a number for each of its routers.
+        """
+
+    def event_tree(self, name: str, up: int, calls: bool, neighbours: Sequence[int], parents: Sequence[str]) -> None:
+        """
+        The tree of a type here: the next hop to its rendezvous node (0: none), whether that asks for all events, and the neighbours and parent types that want all of them.
+        """
+
+    def drop_event_tree(self, name: str) -> None: ...
+
+    def event_filter(self, name: str, neighbour: int, parent: str, predicate: bytes) -> int:
+        """
+        A filter of a neighbour, or (0) of a type that the tree's is a subtype of. Returns its number.
+        """
+
+    def drop_event_filter(self, number: int) -> None: ...
 
     def network_stats(self) -> dict[str, int]: ...
 

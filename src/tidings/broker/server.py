@@ -19,6 +19,7 @@ from random import Random
 from typing import assert_never
 
 from tidings.broker.broker_view import BrokerView
+from tidings.broker.config.tuning import TuningTable
 from tidings.broker.connections.client_listeners import ClientListeners, ListenerSettings, client_handshakes
 from tidings.broker.connections.client_sockets import ClientSockets
 from tidings.broker.connections.connection import ConnectionServices
@@ -84,8 +85,10 @@ class Broker:
         peers: Peers | None = None,
         tracking: TrackingOptions | None = None,
         admission: Admission | None = None,
+        tuning: TuningTable | None = None,
     ) -> None:
         self.name, self.settings, self.admission = name, settings, admission
+        self.tuning = tuning or TuningTable()
         self.run = secrets.token_hex(8)  # tells if two addresses lead to the same broker
         self.limits = limits or BrokerLimits()
         self.forwarder = Forwarder(
@@ -105,7 +108,7 @@ class Broker:
         self.listening: list[ClientListeners] = []
         self.handshakes = client_handshakes(lambda: self.limits, self.lines)
         self.flushing = OutputFlush(self.forwarder, self._follow_up)
-        self.read_moderation = ReadModeration(self.forwarder.received)
+        self.read_moderation = ReadModeration(self.forwarder.received, enabled=self.tuning.read_moderation)
         self.clients = ClientSockets(
             self.forwarder, self.handshakes.connection_limits, self.flushing, self.step, self._handle_events, self.lines
         )
@@ -143,7 +146,10 @@ class Broker:
 
     def _connection_maker(self) -> ConnectionMaker:
         buffer = memoryview(bytearray(len(self.forwarder.buffer)))
-        services = ConnectionServices(self.forwarder, self.clients, self.flushing, self.read_moderation, buffer)
+        delayed = self.tuning.delayed_acknowledgements
+        services = ConnectionServices(
+            self.forwarder, self.clients, self.flushing, self.read_moderation, buffer, delayed
+        )
         gateways = GatewayServices(
             self.clients.gateways,
             lambda: self.limits.frame_bytes_max,
@@ -165,7 +171,7 @@ class Broker:
             self.handshakes.failed,
             self.lines,
         )
-        return BrokerLinks(services, peers.links)
+        return BrokerLinks(services, replace(peers.links, batching=self.tuning.link_batching))
 
     # --- life -----------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A small setting under a name; the last one counts."""
+    """A small setting under a name; the last one counts, and an empty one is none."""
 
     key: str
     value: bytes
@@ -257,7 +257,10 @@ class MemoryStore:
                 if seq in self._waiting.get(mailbox, ()):
                     self._counted[mailbox, seq] = deliveries
             case Note(key, value):
-                self._notes[key] = value
+                if value:
+                    self._notes[key] = value
+                else:
+                    self._notes.pop(key, None)
             case _:
                 assert_never(record)
 

@@ -86,4 +86,5 @@ class Tracker:
 
 
 def _named(row: tuple[Any, ...]) -> TrackedFilter:
-    return TrackedFilter(KINDS[row[0]], *row[1:8], FORMS[row[8]], *row[9:])
+    kind, *about, form, data, opened_ms, stored_ms = row
+    return TrackedFilter(KINDS[kind], *about, FORMS[form], data, opened_ms, stored_ms)  # type: ignore[call-arg]

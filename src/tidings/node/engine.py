@@ -137,18 +137,14 @@ class Engine:
                 node.loaded(now.wall_ms, asked, messages, damaged)
             case inputs.Resolved(number, answer):
                 node.tracking.resolved(now.wall_ms, number, answer)
-            case inputs.Turn():
-                pass
-            case inputs.Tick():
-                node.tick(now.wall_ms)
-            case inputs.TrackingTick():
-                node.tracking.tick(now.wall_ms)
-            case inputs.StopTracking():
-                node.tracking.close(now.wall_ms)
+            case inputs.Turn() | inputs.Tick() | inputs.TrackingTick() | inputs.StopTracking():
+                self._time_input(now, incoming)
             case (
                 inputs.LinksReady()
                 | inputs.LinkOpened()
                 | inputs.StopLinks()
+                | inputs.PeersChanged()
+                | inputs.ForgetBroker()
                 | fx.Lost()
                 | fx.Authenticated()
                 | fx.Denied()
@@ -176,6 +172,21 @@ class Engine:
         if isinstance(incoming, inputs.Tick):
             self._pass(now, node.retry())
         return self._take()
+
+    def _time_input(
+        self, now: Now, incoming: inputs.Turn | inputs.Tick | inputs.TrackingTick | inputs.StopTracking
+    ) -> None:
+        match incoming:
+            case inputs.Turn():
+                pass
+            case inputs.Tick():
+                self.node.tick(now.wall_ms)
+            case inputs.TrackingTick():
+                self.node.tracking.tick(now.wall_ms)
+            case inputs.StopTracking():
+                self.node.tracking.close(now.wall_ms)
+            case _:
+                assert_never(incoming)
 
     def _persisted(self, now: Now, incoming: inputs.Persisted) -> None:
         for ticket in incoming.tickets:
@@ -230,6 +241,10 @@ class Engine:
                 links.opened(now, incoming)
             case inputs.StopLinks(reason):
                 network.stop(now.steady_ms, reason)
+            case inputs.PeersChanged(dials, costs):
+                network.change_peers(now.steady_ms, dials, costs)
+            case inputs.ForgetBroker(router):
+                network.forget(now.steady_ms, router)
             case fx.Lost():
                 links.lost(now, incoming)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():

@@ -14,6 +14,7 @@ from tidings.node.limits import BrokerLimits
 from tidings.node.protocol_session import Hello, ProtocolSession
 from tidings.node.requests import Outcome, Request
 from tidings.overlay import effects as fx
+from tidings.overlay.effects import Router
 from tidings.tracking.recording.recorder import TraceAnswer
 
 
@@ -211,6 +212,21 @@ class StopLinks:
 
 
 @dataclass(frozen=True, slots=True)
+class PeersChanged:
+    """The configuration names these neighbours now: addresses to dial, with the router expected there, and costs."""
+
+    dials: tuple[tuple[str, Router | None], ...]
+    costs: Mapping[Router, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetBroker:
+    """This broker was removed for good: nothing waits for it any longer."""
+
+    router: Router
+
+
+@dataclass(frozen=True, slots=True)
 class StopTracking:
     """The process ends: store all that was recorded."""
 
@@ -221,6 +237,15 @@ OfClient: TypeAlias = (  # of one that has opened a connection, and may have lef
 )
 ClientInput: TypeAlias = ClientOpened | ClientLost | Reconfigured | OfClient
 LinkInput: TypeAlias = (
-    LinksReady | LinkOpened | StopLinks | fx.Lost | fx.Authenticated | fx.Denied | fx.Carried | fx.Timer
+    LinksReady
+    | LinkOpened
+    | StopLinks
+    | PeersChanged
+    | ForgetBroker
+    | fx.Lost
+    | fx.Authenticated
+    | fx.Denied
+    | fx.Carried
+    | fx.Timer
 )
 Input: TypeAlias = PlaneReady | Turn | Tick | TrackingTick | StopTracking | Completion | ClientInput | LinkInput

@@ -10,6 +10,7 @@ from hardening.support.pan_brokers import PanBrokers
 
 from tidings.client import Client, Subscription, connect
 from tidings.errors import TidingsError
+from tidings.model.event_type import LEVELS_MAX
 from tidings.routing.hermes import HermesOptions
 
 WAIT_S = 120.0
@@ -164,5 +165,29 @@ def test_in_a_network_that_does_not_route_by_types_the_error_names_the_setting(t
                     await client.add_type("Trade")
                 with pytest.raises(TidingsError, match="E_TYPE_ROUTING"):
                     await client.subscribe(type="Trade")
+
+    asyncio.run(check())
+
+
+def test_a_hierarchy_as_deep_as_possible_carries_events_and_a_deeper_one_is_refused(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with PanBrokers(tmp_path, "hermes") as network:
+            await network.start(1, by=None)
+            client, other = await connect(network.url(1)), await connect(network.url(1))
+            names = [f"t{level}" for level in range(1, LEVELS_MAX + 1)]
+            for name, parent in zip(names, (None, *names), strict=False):
+                await client.add_type(name, {} if parent else {"n": "int"}, parent=parent)
+            with pytest.raises(TidingsError, match=f"E_TYPE_DEPTH: event type 'deeper' has {LEVELS_MAX} ancestors"):
+                await client.add_type("deeper", parent=names[-1])
+            listeners = Listeners()
+            await listeners.add(other, [1, 2], names[0])
+            await listeners.add(other, [2], names[0], "n > 1")
+            await eventually(network.settled, WAIT_S)
+            await client.advertise_type(names[-1])
+            await client.publish_event(names[-1], {"n": 1}, persistent=True)
+            await client.publish_event(names[-1], {"n": 2})
+            await listeners.check()
+            await client.close()
+            await other.close()
 
     asyncio.run(check())

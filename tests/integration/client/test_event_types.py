@@ -66,15 +66,22 @@ def test_an_event_that_does_not_fit_its_type_is_refused_by_client_and_broker() -
             topic = "@type.Trade.Sale.event"
             with pytest.raises(TidingsError, match=r"E_EVENT_WRONG_TYPE: .*'price'.*; event type 'Sale' has no"):
                 await client.publish(topic, wrong, wait=True)
+            with pytest.raises(
+                TidingsError, match="E_EVENT_TYPE: JMSType of an event of type 'Sale' must be the type's"
+            ):
+                await client.publish(topic, {"price": 1.0, "buyer": "me"}, wait=True, type="Trade")
             with pytest.raises(TidingsError, match="E_TYPE_UNADVERTISED: event type 'Trade' is not advertised"):
                 await client.publish("@type.Trade.event", {"price": 1.0}, wait=True)
             async with client.transaction() as transaction:
-                await transaction.publish(topic, {"price": 1.0, "buyer": "me"})
-                for refused in (transaction.publish(topic, {"price": 1.0}, wait=True), transaction.commit()):
+                await transaction.publish(topic, {"price": 1.0, "buyer": "me"}, type="Sale")
+                for refused in (
+                    transaction.publish(topic, {"price": 1.0}, wait=True, type="Sale"),
+                    transaction.commit(),
+                ):
                     with pytest.raises(TidingsError, match="E_EVENT_MISSING"):
                         await refused
                 await transaction.begin()
-                await transaction.publish(topic, {"price": 2.0, "buyer": "me"})
+                await transaction.publish(topic, {"price": 2.0, "buyer": "me"}, type="Sale")
                 assert sales.receive_nowait() is None
             assert await _prices(sales, 1) == [2.0]
             await client.unadvertise_type("Sale")

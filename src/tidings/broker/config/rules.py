@@ -61,11 +61,11 @@ class Checker:
             yield Problem(
                 (*at, "protocol"), f"{listener.protocol!r} is not a supported protocol", f"supported: {offered}"
             )
-        if listener.origins and listener.protocol != "websocket":
+        if listener.origins and "websocket" not in listener.protocol:
             yield Problem(
                 (*at, "origins"),
                 "origins apply to WebSocket listeners only",
-                'remove the key, or set protocol = "websocket"',
+                'remove the key, or set protocol = "websocket" or "mqtt-websocket"',
             )
         for place, origin in enumerate(listener.origins):
             if not ORIGIN.fullmatch(origin):

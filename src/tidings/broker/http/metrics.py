@@ -101,7 +101,9 @@ class Metrics:
         200. If `live` is false, only a restart helps."""
         broker = self._view()
         ended = broker.failure
-        ready = broker.ready and not ended
+        network = broker.engine.network()
+        fits = network is None or (network.synchronised and not network.contested)
+        ready = broker.ready and not ended and fits
         state = {
             "live": not ended,
             "ready": ready,
@@ -109,6 +111,8 @@ class Metrics:
             "connections": len(broker.clients.connections),
             "uptime_seconds": round(time.monotonic() - self._began_steady, 3),
         }
+        if network is not None:
+            state |= {"synchronised": network.synchronised, "duplicate_id": network.contested}
         if ended:
             state["failure"] = ended
         return HttpPage(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
@@ -181,6 +185,8 @@ def _network(text: _Text, broker: BrokerView) -> None:
         return
     waiting = [({"peer": str(peer)}, forwarder.link_waiting(peer)) for peer in network.links]
     text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
+    text.add("synchronised", "gauge", "1 once the network's interests are known.", int(network.synchronised))
+    text.add("duplicate_id", "gauge", "1 while an older broker has this one's id.", int(network.contested))
     text.add("routes", "gauge", "Other brokers that can be reached.", len(network.routes))
     text.add(
         "transit_messages", "gauge", "Persistent messages not yet acknowledged by the next broker.", network.in_transit

@@ -168,6 +168,28 @@ OPERATIONS = (
         (Parameter("number", "path", "integer", "Its number, as listed.", maximum=(1 << 32) - 1),),
         ("closed",),
     ),
+    Operation(
+        "GET",
+        "/network/explain",
+        "explainMessage",
+        "To which brokers a message that is published here would be sent, by whose interests, and which way.",
+        SEE,
+        brokers.explain,
+        (
+            Parameter("destination", "query", "string", "Its topic.", length_max=1000),
+            Parameter("attributes", "query", "string", "Its attributes, a JSON object.", "{}", length_max=10_000),
+        ),
+    ),
+    Operation(
+        "DELETE",
+        "/network/brokers/{router}",
+        "forgetBroker",
+        "Forget a broker that was removed for good: its interests, and messages that wait for it.",
+        ADMINISTER,
+        brokers.forget_broker,
+        (Parameter("router", "path", "integer", "Its broker id.", minimum=1, maximum=(1 << 32) - 1),),
+        ("forgotten", "dropped"),
+    ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
     Operation(
         "POST",

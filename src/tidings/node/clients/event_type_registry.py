@@ -39,6 +39,9 @@ class EventTypeRegistry(Protocol):
 
     def unadvertise(self, name: str) -> None: ...
 
+    def take_changed(self) -> set[str]:
+        """Returns the types whose form is another since the last call, or is not known any more."""
+
 
 class LocalEventTypes:
     """Of a broker that stands alone."""
@@ -83,6 +86,9 @@ class LocalEventTypes:
 
     def unadvertise(self, name: str) -> None:
         self._advertised[name] -= 1
+
+    def take_changed(self) -> set[str]:
+        return set()  # what is advertised cannot be removed
 
     def _add(self, event_type: EventType) -> None:
         if self._tree.add(event_type):
@@ -137,6 +143,10 @@ class NetworkEventTypes:
     def unadvertise(self, name: str) -> None:
         self._network.scheme_forwarding.typed(lambda events, now: events.unadvertise_type(now, name))
 
+    def take_changed(self) -> set[str]:
+        assert self._network.scheme_forwarding.events is not None
+        return self._network.scheme_forwarding.events.take_changed()
+
     def _note(self, answer: AnswerRequest, error: TidingsError | None) -> None:
         """The network has answered."""
         if error is not None:
@@ -172,3 +182,6 @@ class NoEventTypes:
         self.get(name, then)
 
     def unadvertise(self, name: str) -> None: ...
+
+    def take_changed(self) -> set[str]:
+        return set()

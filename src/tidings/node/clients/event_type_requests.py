@@ -13,7 +13,7 @@ from typing import assert_never
 from tidings.errors import SecurityError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message
 from tidings.model.destination import NAME_BYTES_MAX
-from tidings.model.event_type import EventType, EventTypeError, TypeTree
+from tidings.model.event_type import AttributeType, EventType, EventTypeError, TypeTree
 from tidings.model.event_type_json import types_to_json
 from tidings.model.event_type_topics import path_of, pattern_of, topic_of
 from tidings.model.message import reserved
@@ -23,6 +23,7 @@ from tidings.node.clients.event_type_registry import EventTypeRegistry
 from tidings.node.clients.session import Connection
 from tidings.node.completions import AnswerRequest
 from tidings.node.mailboxes.backpressure import Backpressure
+from tidings.node.plane import Plane
 from tidings.node.requests import (
     AddType,
     AdvertiseType,
@@ -36,13 +37,15 @@ from tidings.node.requests import (
 )
 
 Chain = tuple[EventType, ...]
+KINDS = tuple(AttributeType)  # their numbers in the plane are their places
 ADVERTISED_MAX = 1000  # types that one connection publishes
 OPERATIONS = ("define", "advertise", "publish", "subscribe")
 
 
 class EventTypeRequests:
-    def __init__(self, book: EventTypeRegistry, outbox: AnswerBatch, backpressure: Backpressure) -> None:
-        self._book, self._outbox, self._backpressure = book, outbox, backpressure
+    def __init__(self, book: EventTypeRegistry, outbox: AnswerBatch, backpressure: Backpressure, plane: Plane) -> None:
+        self._book, self._outbox, self._backpressure, self._plane = book, outbox, backpressure, plane
+        self._publishers: dict[str, set[Connection]] = {}  # of types: connections whose events the plane lets through
 
     def carry_out(self, client: Connection, request: TypeDeskRequest) -> None:
         match request:
@@ -62,8 +65,9 @@ class EventTypeRequests:
                 done = partial(self._backpressure.release, waiting)
                 self._known(client, receipt, name, lambda chain: self._advertise(client, receipt, chain, done), done)
             case UnadvertiseType(receipt, name):
-                if client.advertised.pop(name, None) is None:
+                if (ended := client.advertised.pop(name, None)) is None:
                     raise UsageError("E_TYPE_UNADVERTISED", f"this connection does not advertise event type {name!r}")
+                self._stop(client, name, ended)
                 self._book.unadvertise(name)
                 self._done(client, receipt)
             case _:
@@ -91,13 +95,26 @@ class EventTypeRequests:
         if self._book.chain(path[-1]) != tuple(tree):
             reason = f"event type {path[-1]!r} was removed, and perhaps added in another form: advertise it again"
             raise EventTypeError("E_TYPE_REDEFINED", reason)
-        if problems := tree.check(path[-1], decoded.properties):
+        problems = tree.check(path[-1], decoded.properties)
+        if decoded.type != path[-1]:
+            reason = f"JMSType of an event of type {path[-1]!r} must be the type's name, not {decoded.type!r}"
+            problems.append(EventTypeError("E_EVENT_TYPE", reason))
+        if problems:
             raise EventTypeError(problems[0].code, "; ".join(one.reason for one in problems))
 
     def lost(self, client: Connection) -> None:
         for name in client.advertised:
             self._book.unadvertise(name)
+            self._forget(client, name)
         client.advertised.clear()
+
+    def settle(self) -> None:
+        """The end of a turn: events of a type that has another form now are looked at again one by one (`check`)."""
+        for name in self._book.take_changed():
+            chain = self._book.chain(name)
+            for client in tuple(self._publishers.get(name, ())):
+                if tuple(tree := client.advertised[name]) != chain:
+                    self._stop(client, name, tree)
 
     # --- one request each -----------------------------------------------------------------------------------------
 
@@ -152,9 +169,28 @@ class EventTypeRequests:
         if client.gone or wrong is not None or name in client.advertised:  # each counts once
             self._book.unadvertise(name)
         if not client.gone and wrong is None:
-            client.advertised[name] = TypeTree(chain)
+            if (former := client.advertised.get(name)) is not None:
+                self._stop(client, name, former)
+            client.advertised[name] = tree = TypeTree(chain)
+            self._publishers.setdefault(name, set()).add(client)
+            declared = [(one, KINDS.index(kind), False) for one, kind in tree.attributes(name).items()]
+            self._plane.advertise_event(client.number, topic_of(_path(chain)), name, declared)
             self._done(client, receipt, chain)
         return wrong
+
+    def _stop(self, client: Connection, name: str, tree: TypeTree) -> None:
+        """The plane lets no events of a type through any more."""
+        if self._forget(client, name):
+            self._plane.withdraw_event(client.number, topic_of(_path((*_ancestors(tree, name), tree[name]))))
+
+    def _forget(self, client: Connection, name: str) -> bool:
+        clients = self._publishers.get(name, set())
+        if client not in clients:
+            return False
+        clients.remove(client)
+        if not clients:
+            del self._publishers[name]
+        return True
 
     # --- common to them -------------------------------------------------------------------------------------------
 

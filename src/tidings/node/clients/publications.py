@@ -46,7 +46,7 @@ class Publications:
             self._outbox.refused(event.connection, event.receipt, error.alone())
 
     def refuse(self, connection: int, receipt: int, error: TidingsError) -> None:
-        """A message could not be written (`Alone`)."""
+        """A message could not be written (`SoloPublisher`)."""
         self._outbox.refused(connection, receipt, error)
 
     def arrived(self, event: RemoteMessage) -> None:
@@ -64,7 +64,11 @@ class Publications:
         is for both."""
         assert self._network is not None
         if isinstance(event, PublishedToRouters):
-            self._network.store_and_forward.accept(event.message, event.routers, event.expires_ms)
+            if refusal := self._network.first_sync.refusal():
+                self._outbox.refused(event.connection, event.receipt, refusal)
+                return
+            repeated = self._service.publish_dedup.perhaps(event.message[ID], event.perhaps_sent)
+            self._network.store_and_forward.accept(event.message, event.routers, event.expires_ms, repeated=repeated)
         else:
             self._enter(self._network, now_ms, event.message, event.connection)
         try:
@@ -105,8 +109,13 @@ class Publications:
         if self._crowded(1.0):
             self._backpressure.hold(connection, CROWD)
 
-    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> PublicationStored:
+    def prepare(
+        self, now_ms: int, connection: int | None, message: bytes, mailboxes: list[Mailbox]
+    ) -> PublicationStored:
         """Journal the message if need be; returns what is to be published once that is safe."""
+        persistent = message[1] & PERSISTENT and not message[1] & QUEUE
+        if persistent and self._network is not None and (refusal := self._network.first_sync.refusal()):
+            raise refusal
         offer = self._service.prepare(message, mailboxes, expires_ms_of(message), connection)
         return PublicationStored(now_ms, connection, message, offer, enters=self._abroad(message))
 
@@ -121,7 +130,10 @@ class Publications:
 
     def publish_event(self, event: PublishEvent, error: TidingsError | None) -> None:
         receipt, publication = event
-        if error is None:
+        if publication.connection is None:
+            if error is None:
+                self.publish(publication)
+        elif error is None:
             self.publish(publication)
             self._outbox.accepted(publication.connection, receipt)
         else:
@@ -154,9 +166,9 @@ class Publications:
             if self._crowded(1.0):
                 self._backpressure.hold(event.connection, CROWD)
 
-    def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
+    def _enter(self, network: Network, now_ms: int, message: bytes, connection: int | None) -> None:
         network.scheme_forwarding.enter(now_ms, message, connection)
-        if network.scheme_forwarding.congested(1.0) and connection in self._outbox.connected:
+        if connection is not None and network.scheme_forwarding.congested(1.0) and connection in self._outbox.connected:
             self._backpressure.hold(connection, LINKS)
 
     def _abroad(self, message: bytes) -> bool:

@@ -3,6 +3,7 @@
 from tidings.errors import LimitError, TidingsError, UsageError
 from tidings.model.values import Value
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.client_records import ClientRecords, notes_of
 from tidings.node.clients.consumers import give_back
 from tidings.node.clients.idempotent_commit import DIGEST_MAX, IdempotentCommit
 from tidings.node.clients.publications import Publications
@@ -26,11 +27,12 @@ class OpenTransactions:
         settings: NodeSettings,
         subscriptions: Subscriptions,
         publishing: Publications,
+        records: ClientRecords,
     ) -> None:
         self.once = IdempotentCommit()
         self._plane, self._service, self._journal = plane, service, journal
         self._outbox, self._settings = outbox, settings
-        self._subscriptions, self._publishing = subscriptions, publishing
+        self._subscriptions, self._publishing, self._records = subscriptions, publishing, records
         self._bytes = 0  # of messages in all that are open
 
     def begin(self, client: Connection, request: Begin) -> None:
@@ -89,6 +91,8 @@ class OpenTransactions:
         )
         for mailbox, places in transaction.acks:
             self._service.finished_if_written(mailbox, [place.seq for place in places])
+        for note in notes_of(client.client_id, transaction.records):
+            self._journal.message(note, 0)
         if key:
             note = self.once.begin(key, request.number, self._service.take_seq(), request.digest)
             self._journal.message(note, 0)
@@ -106,6 +110,8 @@ class OpenTransactions:
         for mailbox, places in commit.transaction.acks:
             for place in places:
                 mailbox.finish(place.seq)
+        for name, value in commit.transaction.records.items():
+            self._records.set(commit.client.client_id, name, value)
         for returned in commit.transaction.returned:
             give_back(self._service, returned)
         for publication in commit.publications:

@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from tidings.delivery.backlog import BacklogPosition
+from tidings.delivery.last_values import LastValues
 from tidings.delivery.mailbox import NEW, PERHAPS_SEEN, Consumer, Mailbox, MailboxKind, Tries
 from tidings.delivery.message_cache import MessageCache
 from tidings.delivery.store import TARGETS_MAX, Acked, Attached, Counted, Detached, Recovered, Stored
 from tidings.errors import TidingsError
+from tidings.kernel.codec import decode_message
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.publish_dedup import PublishDedup, copy_refused
 from tidings.node.completions import ConfirmPublication, ConfirmRepeat, FinishMove, Offer, OfferMessage, Outcome
@@ -261,12 +263,19 @@ class MailboxService:
                 if expires_ms:
                     self.expiry.offered(mailbox, expires_ms)
                 self._touched[mailbox] = None
+                if retained and isinstance(mailbox, LastValues):
+                    self.learn(mailbox, seq, message)
             else:
                 self.message_cache.release(seq)
         if stored:
             self.publish_dedup.recent.add(message[ID])
         for part in more:
             self.offer(*part)
+
+    def learn(self, mailbox: LastValues, seq: int, message: bytes) -> None:
+        """The topic of a message among last values; what it replaces ends."""
+        decoded = decode_message(message)
+        self.finished(mailbox, mailbox.learn(seq, decoded.destination.name, empty=not decoded.body))
 
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None:
         """These are done in this mailbox: see to it that they do not come back after a restart."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
+from tidings.delivery.last_values import LastValues
 from tidings.delivery.mailbox import Mailbox, MailboxKind
 from tidings.delivery.message_cache import MessageCache
 from tidings.delivery.retained import RetainedMailbox, Retention
@@ -146,7 +147,8 @@ class MailboxTable:
         return mailbox
 
     def _open_retained(self, number: int, name: str, predicate: bytes, retention: Retention) -> RetainedMailbox:
-        mailbox = self._open(RetainedMailbox(number, name, self._message_cache, retention), predicate)
+        kind = LastValues if retention.last else RetainedMailbox
+        mailbox = self._open(kind(number, name, self._message_cache, retention), predicate)
         self.retained[number] = mailbox
         return mailbox
 

@@ -268,8 +268,16 @@ class Recorder:
                 subscribers.append(Statement(peer, finding.probability))
         incomplete = self._incomplete(inquiry, archive)  # asked last: what is missing may have shown only now
         statements = (neighbours, forwarded, tuple(subscribers))
-        about = (filters, incomplete, entered.held, publisher)
-        return TraceAnswer(self.broker, TraceVerdict.HELD, found.probability, *statements, *about)
+        return TraceAnswer(
+            self.broker,
+            TraceVerdict.HELD,
+            found.probability,
+            *statements,
+            filters,
+            incomplete,
+            entered.held,
+            publisher,
+        )
 
     def unsure(self, inquiry: Inquiry) -> TraceAnswer:
         """The answer of a broker whose archive cannot be read."""

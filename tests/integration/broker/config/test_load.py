@@ -158,7 +158,14 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 def test_listeners_that_name_no_port_have_that_of_their_protocol() -> None:
     text = "".join(f"[[listeners]]\nprotocol = '{name}'\n" for name in PROTOCOLS)
     found = {one.protocol: one.port for one in parse(text, "f").listeners}
-    assert found == {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672, "mqtt": 1883}
+    assert found == {
+        "native": 7300,
+        "stomp": 61613,
+        "websocket": 61614,
+        "amqp": 5672,
+        "mqtt": 1883,
+        "mqtt-websocket": 8083,
+    }
 
 
 def test_a_console_that_is_not_told_where_is_where_the_metrics_are() -> None:
@@ -209,12 +216,13 @@ def test_without_a_file_the_defaults_are_safe() -> None:
     assert (configuration.metrics.host, configuration.metrics.port) == ("127.0.0.1", 8700)
     assert exposed(configuration) == []
     assert configuration.limits_of() == BrokerLimits()
-    assert configuration.settings() == NodeSettings()
+    assert configuration.settings() == NodeSettings(last_values=True)  # as MQTT asks for
 
 
 def test_every_limit_and_setting_can_be_configured() -> None:
     keys = {one.name for one in fields(LimitsTable)}
     elsewhere = {"broker_id", "deliveries_max", "dead_letters", "bury_expired", "slow_policies"}
+    elsewhere |= {"last_values"}  # where a listener speaks MQTT
     elsewhere |= {"pieces"}  # of the node's own steps: only simulations draw them
     assert {one.name for one in fields(BrokerLimits)} | {one.name for one in fields(NodeSettings)} == keys | elsewhere
 

@@ -22,6 +22,7 @@ from tidings.broker.security.users import Users, add
 from tidings.client import Subscription, connect
 from tidings.errors import ConnectionLostError
 from tidings.model.destination import DestinationPattern
+from tidings.node.inputs import ForgetBroker
 from tidings.node.limits import BrokerLimits
 from tidings.testing.local_broker import Local, local_broker, run
 
@@ -77,7 +78,8 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
 
     async with local_broker(guard=guard, limits=limits) as here:
         broker = here.broker
-        control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, check, reload)
+        guarded, forget = (lambda: broker.login.guard), (lambda router: broker.step(ForgetBroker(router)))
+        control = BrokerControl(broker.view, guarded, broker.end_client, check, reload, forget)
         endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
         port = await endpoint.start("127.0.0.1", 0)
         try:
@@ -209,7 +211,13 @@ def test_configuration_is_checked_and_reloaded() -> None:
     run(check())
 
 
-PATHS = {"{queue}": "orders.a", "{name}": "audit", "{number}": "1", "{id}": "0000000700000001019a3f62547b0000"}
+PATHS = {
+    "{queue}": "orders.a",
+    "{name}": "audit",
+    "{number}": "1",
+    "{router}": "9",
+    "{id}": "0000000700000001019a3f62547b0000",
+}
 BODIES = {"createQueue": {"name": "orders.a"}, "moveMessages": {"target": "orders.b"}}
 QUERIES = {"removeDurable": "?owner=alice/x"}
 OWN_QUEUE = {"createQueue", "deleteQueue", "browseQueue", "purgeQueue", "moveMessages"}

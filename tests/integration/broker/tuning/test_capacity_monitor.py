@@ -57,7 +57,7 @@ def test_a_real_broker_tells_what_it_can_carry(tmp_path: Path) -> None:
     async def traffic(process: "subprocess.Popen[bytes]") -> None:
         def up() -> bool:
             try:
-                return "tidings_ready 1" in page()
+                return "\ntidings_ready 1\n" in page()
             except OSError:
                 assert process.poll() is None
                 return False
