@@ -58,11 +58,37 @@ from tidings.node.requests import (
     Unadvertise,
     UnadvertiseType,
 )
-from tidings.node.settings import NodeSettings
+from tidings.node.settings import NodeSettings, Pieces
 from tidings.node.tracing.recording import Tracking
 from tidings.tracking.recording.attachments import Attachment
 from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
 from tidings.tracking.recording.strategies import NoStrategy
+
+
+def _make_network(
+    plane: NetworkPlane,
+    settings: NetworkSettings,
+    pieces: Pieces,
+    journal: Journal,
+    service: MailboxService,
+    incarnation: int,
+    rng: Random,
+) -> Network:
+    held = HeldCopies(plane, journal, service, settings.empty_store, load_max=pieces.load_messages)
+    store_and_forward = StoreAndForward(
+        plane,
+        journal,
+        service,
+        settings.router,
+        hops_max=settings.hops_max,
+        window_bytes=settings.window_bytes,
+        memory_bytes_max=pieces.transit_bytes_max,
+        load_max=pieces.load_messages,
+        dedup=RelayDedup(pieces.relay_id_slots, pieces.relay_slot_ids, pieces.number_ranges_max),
+        held=held,
+    )
+    post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
+    return Network(plane, settings, store_and_forward, post, held, incarnation, rng)
 
 
 class Node:
@@ -88,21 +114,7 @@ class Node:
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
-            held = HeldCopies(plane, journal, service, network.empty_store, load_max=pieces.load_messages)
-            store_and_forward = StoreAndForward(
-                plane,
-                journal,
-                service,
-                network.router,
-                hops_max=network.hops_max,
-                window_bytes=network.window_bytes,
-                memory_bytes_max=pieces.transit_bytes_max,
-                load_max=pieces.load_messages,
-                dedup=RelayDedup(pieces.relay_id_slots, pieces.relay_slot_ids, pieces.number_ranges_max),
-                held=held,
-            )
-            post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
-            self.network = Network(plane, network, store_and_forward, post, held, incarnation, rng)
+            self.network = _make_network(plane, network, pieces, journal, service, incarnation, rng)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
         self._request_handler = RequestHandler(

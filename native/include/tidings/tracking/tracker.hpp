@@ -76,15 +76,6 @@ public:
         return __builtin_bswap32(origin);
     }
 
-    // Only messages that are sent again may: their publisher was connected there. A publisher that wrote any broker into
-    // its ids could hide them from traces.
-    bool names_another_broker(const uint8_t* id) const {
-        const uint32_t broker = broker_in(id);
-        return broker != options_.broker && broker != unknown_origin;
-    }
-    static constexpr CodecError another_broker{
-        "E_MESSAGE_ORIGIN", "the message's id names another broker; use the broker and publisher of the WELCOME", 0};
-
     // ---- recording; `id` has 16 bytes
 
     // By a local publisher. One whose id names another broker was sent there first, and is in a history of its own.
