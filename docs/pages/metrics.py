@@ -19,15 +19,23 @@ from tidings.overlay.topology.generate import line
 SECONDS_MAX = 60.0
 # What the broker asked below does not show: name, kind, label, meaning.
 SOMETIMES = (
-    ("admission_rate", "gauge", "", "With [admission]: messages a second that are admitted."),
-    ("admission_pauses_total", "counter", "", "With [admission]: times that a publisher was made to wait."),
+    ("admission_rate", "gauge", "", "With [admission]: messages a second at which they wait no longer than allowed."),
+    ("admission_window_bytes", "gauge", "", "With [admission]: what may wait in a publisher's socket; 0: no limit."),
+    ("admission_shrunk_total", "counter", "", "With [admission]: times that this was made smaller."),
     ("admission_refused_total", "counter", "", "With [admission]: publishers turned away."),
-    ("batch_parameter_seconds", "gauge", "parameter", "While the model of batches predicts better: its parameters."),
+    ("service_seconds", "gauge", "", "Once known: processor time of one message, as the load is."),
+    ("capacity_messages_per_second", "gauge", "", "Once known: what would be carried at 90% utilisation."),
+    ("capacity_interval", "gauge", "bound", "Once known: bounds of that, with 95% confidence."),
+    ("cost_seconds", "gauge", "cost", "Once known: costs of the model of batches."),
+    ("load", "gauge", "of", "Once known: the load that is predicted for."),
+    ("waiting_mean_seconds", "gauge", "", "Once known: predicted mean waiting time."),
+    ("waiting_seconds", "gauge", "quantile", "Once known: predicted waiting time."),
+    ("waiting_error_ratio", "gauge", "", "Once known: predicted mean waiting times are off by this factor."),
 )
 SOURCES = [
     Path(module.__file__ or "") for module in (tidings.broker.http.metrics, tidings.broker.tuning.capacity_monitor)
 ]
-CAPACITY = "tidings_capacity_messages_per_second"  # the last to appear: it is estimated from traffic
+CAPACITY = "tidings_capacity_measuring"  # the last to appear: it is estimated from traffic
 
 
 def page() -> str:

@@ -209,10 +209,13 @@ void bind_network(nb::class_<PyForwarder>& type) {
             "interest",
             [](PyForwarder& self, uint32_t router, const std::vector<nb::bytes>& added,
                const std::vector<nb::bytes>& removed) {
-                for (const nb::bytes& row : added) self.forwarder.network().interests.add(router, view_of(row));
-                for (const nb::bytes& row : removed) self.forwarder.network().interests.remove(router, view_of(row));
+                Interests& interests = self.forwarder.network().interests;
+                for (const nb::bytes& row : added) interests.check(view_of(row));
+                for (const nb::bytes& row : added) interests.add(router, view_of(row));
+                for (const nb::bytes& row : removed) interests.remove(router, view_of(row));
             },
-            nb::arg("router"), nb::arg("added"), nb::arg("removed"))
+            nb::arg("router"), nb::arg("added"), nb::arg("removed"),
+            "Rows of a router that come and go. An invalid one among those that come: an error, and nothing changes.")
         .def(
             "forget", [](PyForwarder& self, uint32_t router) { self.forwarder.network().interests.forget(router); },
             nb::arg("router"))
@@ -248,12 +251,23 @@ void bind_network(nb::class_<PyForwarder>& type) {
             "Send a message that is not persistent to the other brokers that want it.")
         .def(
             "relay",
-            [](PyForwarder& self, uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag,
-               nb::bytes message, int64_t now_ms) {
-                return self.forwarder.network().relay(neighbour, routers, hops, tag, view_of(message), now_ms);
+            [](PyForwarder& self, uint32_t neighbour, std::vector<uint32_t> routers, std::vector<uint64_t> numbers,
+               uint32_t origin, uint64_t epoch, bool repeated, uint8_t hops, uint64_t tag, nb::bytes message,
+               int64_t now_ms) {
+                ForwardHeader header;
+                header.hops = hops;
+                header.tagged = true;
+                header.tag = tag;
+                header.repeated = repeated;
+                header.origin = origin;
+                header.epoch = epoch;
+                header.routers = std::move(routers);
+                header.numbers = std::move(numbers);
+                return self.forwarder.network().relay(neighbour, header, view_of(message), now_ms);
             },
-            nb::arg("neighbour"), nb::arg("routers"), nb::arg("hops"), nb::arg("tag"), nb::arg("message"),
-            nb::arg("now_ms"))
+            nb::arg("neighbour"), nb::arg("routers"), nb::arg("numbers"), nb::arg("origin"), nb::arg("epoch"),
+            nb::arg("repeated"), nb::arg("hops"), nb::arg("tag"), nb::arg("message"), nb::arg("now_ms"),
+            "Send a copy that the neighbour must acknowledge, with a number for each of its routers.")
         .def(
             "event_tree",
             [](PyForwarder& self, const std::string& name, uint32_t up, bool calls, std::vector<uint32_t> neighbours,

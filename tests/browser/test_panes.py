@@ -9,7 +9,6 @@ from hardening.support.console import Browser, ConsoleProcess, WatchedNetwork
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
 
 from tidings.client import Client, connect
 from tidings.client.subscription import Subscription
@@ -225,24 +224,6 @@ def test_an_unknown_id_is_explained(browser: Browser) -> None:
     browser.fill("Message id (32 hexadecimal digits)", "0" * 15 + "1" + "0" * 7 + "1" + "0" * 8)
     browser.press("Trace")
     browser.sees("asked")
-
-
-def test_capacity_is_predicted_and_asked_about(browser: Browser) -> None:
-    browser.open("/capacity")
-    browser.sees("Utilisation at the present rate", "One broker")
-    assert "–" not in browser.one(".t-figure .value").text
-    far_right = Keys.PAGE_UP * 30
-    _slider(browser, "99.99 % may wait at most, ms").send_keys(far_right)
-    browser.sees("at most, ms: 10.0k", "One broker carries it.", "It would take up to")
-    _slider(browser, "Messages a second").send_keys(far_right)
-    browser.sees("Messages a second: 200.0k", "One broker does not carry it.", "publishers spread")
-    browser.until(lambda: _slider(browser, "Messages a second").get_attribute("aria-valuetext") == "200.0k" or None)
-    assert len(browser.all("[role=slider]")) == 4
-
-
-def _slider(browser: Browser, name: str) -> WebElement:
-    """What the keyboard reaches is what has the name."""
-    return browser.one(f"[role=slider][aria-label='{name}'][tabindex='0']")
 
 
 def test_routes_are_shown(browser: Browser) -> None:

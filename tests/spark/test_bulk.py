@@ -30,7 +30,7 @@ def shelf(world: World, folder: Path, bytes_max: int) -> FilterCache:
         for position, entry in enumerate(newest(one for of, one in world.archive.entries() if of == broker))
     ]
     pq.write_table(pa.Table.from_pylist(rows), folder / "histories.parquet", row_group_size=7)
-    return FilterCache([StoragePath.of(folder)], bytes_max)
+    return FilterCache([place for place, _, _ in StoragePath.of(folder).list()], bytes_max)
 
 
 @pytest.mark.parametrize("strategy", [BloomStrategy(BLOOM), AsyncStrategy()], ids=["bloom", "async"])

@@ -8,6 +8,8 @@ from tidings.broker.links.links import BrokerLinks, NoLinks
 from tidings.broker.security.tls_failures import TlsFailures
 from tidings.broker.store_thread import StoreThread
 from tidings.broker.tuning.capacity_observer import Observer
+from tidings.broker.tuning.receive_windows import WindowControl
+from tidings.kernel.client_input import Pace
 from tidings.kernel.forwarder import Forwarder
 from tidings.node.clients.admission import Admission
 from tidings.node.limits import BrokerLimits
@@ -34,6 +36,8 @@ class BrokerView:
     writer: StoreThread | None
     observer: Observer | None
     admission: Admission | None
+    pace: Pace  # of reads, with their waiting times
+    windows: WindowControl | None
 
     @property
     def connections_refused(self) -> int:

@@ -19,6 +19,7 @@ from random import Random
 from typing import assert_never
 
 from tidings.broker.broker_view import BrokerView
+from tidings.broker.config.tuning import TuningTable
 from tidings.broker.connections.client_listeners import ClientListeners, ListenerSettings, client_handshakes
 from tidings.broker.connections.client_sockets import ClientSockets
 from tidings.broker.connections.connection import ConnectionServices
@@ -36,8 +37,10 @@ from tidings.broker.security.login import Login
 from tidings.broker.store_thread import StoreThread, WriteNow
 from tidings.broker.tasks import Steps, Tasks
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
-from tidings.broker.tuning.capacity_observer import ExcludedCpuTime, Observer
+from tidings.broker.tuning.capacity_observer import CounterSources, ExcludedCpuTime, Observer
 from tidings.broker.tuning.read_moderation import ReadModeration
+from tidings.broker.tuning.receive_windows import ReceiveWindows, small_segments
+from tidings.delivery.policy import QueuePolicy
 from tidings.delivery.store import Store, read_sound
 from tidings.errors import TidingsError
 from tidings.kernel.clock import now_ms
@@ -84,10 +87,13 @@ class Broker:
         peers: Peers | None = None,
         tracking: TrackingOptions | None = None,
         admission: Admission | None = None,
+        tuning: TuningTable | None = None,
     ) -> None:
         self.name, self.settings, self.admission = name, settings, admission
+        self.tuning = tuning or TuningTable()
         self.run = secrets.token_hex(8)  # tells if two addresses lead to the same broker
         self.limits = limits or BrokerLimits()
+        self._policies = settings.policies
         self.forwarder = Forwarder(
             output_bytes_max=self.limits.output_bytes_max,
             memory_bytes_max=self.limits.memory_bytes_max,
@@ -105,11 +111,12 @@ class Broker:
         self.listening: list[ClientListeners] = []
         self.handshakes = client_handshakes(lambda: self.limits, self.lines)
         self.flushing = OutputFlush(self.forwarder, self._follow_up)
-        self.read_moderation = ReadModeration(self.forwarder.received)
+        self.read_moderation = ReadModeration(self.forwarder.received, enabled=self.tuning.read_moderation)
         self.clients = ClientSockets(
             self.forwarder, self.handshakes.connection_limits, self.flushing, self.step, self._handle_events, self.lines
         )
         self.make_connection = self._connection_maker().make
+        self.windows = None if admission is None else self._receive_windows(admission)
         self.management = ManagementServices(
             self.forwarder,
             self.flushing.ends,
@@ -120,6 +127,7 @@ class Broker:
             lambda: self.limits.frame_bytes_max,
         )
         self.links = self._make_links(peers)
+        self._requests_left = False  # a step in this turn of the event loop did not get to all of them
         self._base_ms = time.time() * 1000 - time.monotonic() * 1000
 
     def _make_engine(self, peers: Peers | None, tracking: TrackingOptions | None) -> Engine:
@@ -143,7 +151,10 @@ class Broker:
 
     def _connection_maker(self) -> ConnectionMaker:
         buffer = memoryview(bytearray(len(self.forwarder.buffer)))
-        services = ConnectionServices(self.forwarder, self.clients, self.flushing, self.read_moderation, buffer)
+        delayed = self.tuning.delayed_acknowledgements
+        services = ConnectionServices(
+            self.forwarder, self.clients, self.flushing, self.read_moderation, buffer, delayed
+        )
         gateways = GatewayServices(
             self.clients.gateways,
             lambda: self.limits.frame_bytes_max,
@@ -151,7 +162,10 @@ class Broker:
             self._permits,
             lambda number, error: self._step_and_follow(inputs.FailClient(number, error)),
         )
-        return ConnectionMaker(services, gateways, self.admission)
+        return ConnectionMaker(services, gateways)
+
+    def _receive_windows(self, admission: Admission) -> ReceiveWindows:
+        return ReceiveWindows(admission, self.read_moderation.pace, self.forwarder, self.clients.connections)
 
     def _make_links(self, peers: Peers | None) -> BrokerLinks | NoLinks:
         if peers is None:
@@ -165,7 +179,7 @@ class Broker:
             self.handshakes.failed,
             self.lines,
         )
-        return BrokerLinks(services, peers.links)
+        return BrokerLinks(services, replace(peers.links, batching=self.tuning.link_batching))
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -183,12 +197,16 @@ class Broker:
             await self.listen(listener)
         await self.links.start()
         self.tasks.spawn(self._keep_time(), essential="the broker's clock")
+        if self.windows is not None:
+            self.tasks.spawn(self.windows.run())
         self.ready = True
 
     async def listen(self, listener: ListenerSettings) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
         listening = ClientListeners(listener, lambda: self.make_connection(listener), self.handshakes)
         await listening.open()
+        if self.admission is not None and not self.admission.refuses:
+            listening.each_socket(small_segments)
         self.listening.append(listening)
         protocol, tls = listener.protocol or listener.make_session().name, listener.tls is not None
         note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
@@ -238,10 +256,23 @@ class Broker:
     def configure(self, limits: BrokerLimits, guard: Guard) -> None:
         """Other limits and users, for clients that log in from now on."""
         self.limits, self.login.guard = limits, guard
-        self.step(inputs.Reconfigured(limits, guard.open))
+        self.replace_policies(self._policies)
+
+    def replace_policies(self, policies: tuple[QueuePolicy, ...]) -> None:
+        """Policies of queues, for those that exist too."""
+        self._policies = policies
+        self._step_and_follow(inputs.Reconfigured(self.limits, self.login.guard.open, policies))
 
     def end_client(self, number: int, code: str, reason: str) -> None:
         self._step_and_follow(inputs.EndClient(number, code, reason))
+
+    def counting(self) -> CounterSources:
+        """The counters that an observer reads."""
+
+        def stored() -> int:
+            return 0 if self.writer is None else self.writer.stats.records
+
+        return CounterSources(self.forwarder, self.read_moderation.pace, self.aside, stored)
 
     def view(self) -> BrokerView:
         """A snapshot of the broker for inspection and metrics."""
@@ -265,6 +296,8 @@ class Broker:
             self.writer,
             self.observer,
             self.admission,
+            self.read_moderation.pace,
+            None if self.windows is None else self.windows.control,
         )
 
     # --- inputs -----------------------------------------------------------------------------------------------------
@@ -285,7 +318,17 @@ class Broker:
         self.clients.after()
 
     def _handle_events(self) -> None:
+        """Once a turn of the event loop if requests are left over: others' messages are read first."""
+        if self._requests_left:
+            return
         self.step(inputs.PlaneReady())
+        if self.forwarder.has_events():
+            self._requests_left = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._requests_left = False
+        self._follow_up()
 
     def _follow_up(self) -> None:
         """In a later iteration of the loop: what a write made possible, or what one step did not get to."""

@@ -3,9 +3,11 @@
 A batch of k messages is one read, k times matching, a copy for every receiver, and one write to each connection that
 gets any of them:
 
-    S(k) = t_batch + d(k)·t_write + k·(t_rcv + log2(1 + n)·t_fltr + E[R]·t_tx)
+    S(k) = t_batch + d(k)·t_write
+         + k·(t_rcv + b_in·t_byte_in + log2(1 + n)·t_fltr + E[R]·(t_tx + b_out·t_byte_out) + s·t_stored)
 
-with d(k) the connections that k messages reach: of m subscribers that each match with probability p, m·(1 − (1 − p)^k).
+with b_in and b_out the bytes of a message as it comes and of a copy as it goes, s the records it leaves in the store,
+and d(k) the connections that k messages reach: of m subscribers that each match with probability p, m·(1 − (1 − p)^k).
 A batch after which nothing waits lets the broker sleep; the next one takes t_cold longer. The broker counts reads,
 writes, messages and copies, the system its sleeps and its CPU time, and that is linear in the parameters, so they are
 fitted by non-negative least squares over stretches under different loads. t_wake, the time from a message's arrival to
@@ -42,7 +44,7 @@ else:
 
 FORMAT, VERSION = "tidings-batch-costs", 1
 ROUNDS = 8  # of reweighting
-FITTED = ("t_batch", "t_write", "t_rcv", "t_fltr", "t_tx", "t_cold")
+FITTED = ("t_batch", "t_write", "t_rcv", "t_fltr", "t_tx", "t_cold", "t_byte_in", "t_byte_out", "t_stored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,16 @@ class Work:
     delivered: float
     filters: float  # installed
     sleeps: float
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    stored: float = 0.0  # records
 
     @property
     def row(self) -> list[float]:
         """The factors of FITTED."""
         filtering = self.received * math.log2(1 + self.filters)
-        return [self.reads, self.writes, self.received, filtering, self.delivered, self.sleeps]
+        counts = [self.reads, self.writes, self.received, filtering, self.delivered, self.sleeps]
+        return [*counts, self.bytes_in, self.bytes_out, self.stored]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,9 @@ class BatchCosts:
     t_tx: float
     t_cold: float = 0.0
     t_wake: float = 0.0
+    t_byte_in: float = 0.0
+    t_byte_out: float = 0.0
+    t_stored: float = 0.0
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -141,15 +150,30 @@ class BatchScenario:
     costs: BatchCosts
     filters: float
     receivers: BatchReceivers
+    bytes_in: float = 0.0  # of a message
+    bytes_out: float = 0.0  # of a copy
+    stored: float = 0.0  # records of a message
 
     def mean(self, k: Array) -> Array:
         costs = self.costs
-        message = costs.t_rcv + math.log2(1 + self.filters) * costs.t_fltr + self.receivers.mean * costs.t_tx
+        message = costs.t_rcv + self.bytes_in * costs.t_byte_in + math.log2(1 + self.filters) * costs.t_fltr
+        message += self.receivers.mean * self._copy_s + self.stored * costs.t_stored
         return costs.t_batch + self.receivers.reached(k) * costs.t_write + k * message
 
     def variance(self, k: Array) -> Array:
         costs, receivers = self.costs, self.receivers
-        return receivers.reached_variance(k) * costs.t_write**2 + k * receivers.variance * costs.t_tx**2
+        return receivers.reached_variance(k) * costs.t_write**2 + k * receivers.variance * self._copy_s**2
+
+    @property
+    def _copy_s(self) -> float:
+        return self.costs.t_tx + self.bytes_out * self.costs.t_byte_out
+
+    def row(self, queue: BatchQueue) -> Array:
+        """The factors of FITTED for one message of this queue."""
+        size, grade = queue.batch_mean, self.receivers.mean
+        reached = queue.per_batch(self.receivers.reached)
+        counts = [1 / size, reached / size, 1.0, math.log2(1 + self.filters), grade, queue.slept / size]
+        return np.array([*counts, self.bytes_in, grade * self.bytes_out, self.stored])
 
     @property
     def capacity(self) -> float:
@@ -194,7 +218,7 @@ def costs_of(values: Array) -> BatchCosts:
     batch of a busy broker would cost nothing, and its capacity would be without limit.
     """
     found = BatchCosts(**dict(zip(FITTED, values.tolist(), strict=True)))
-    return replace(found, t_batch=found.t_cold, t_cold=0.0) if not np.any(values[:-1]) else found
+    return replace(found, t_batch=found.t_cold, t_cold=0.0) if not np.any(values[: FITTED.index("t_cold")]) else found
 
 
 def work_of(counts: Mapping[str, float], filters: float) -> Work:

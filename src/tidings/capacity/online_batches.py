@@ -1,6 +1,6 @@
 """The batching broker's costs, estimated while it runs, and what they say (batch_costs.py, batching.py).
 
-The same regression as in online.py, with reads, writes and sleeps beside messages and copies. How many connections a
+How many connections a
 batch reaches follows from how many writes there were: of m receivers with probability p each, k messages reach
 m·(1 − (1 − p)^k), and that, averaged over the sizes of batches, is solved for m. If messages come over many
 connections, each read brings one of them, however many wait: then the broker serves them one by one. Which of the two
@@ -66,6 +66,16 @@ class BatchServer:
         found = tuple((p, float(waiting.quantile(p))) for p in probabilities)
         return Outlook(float(waiting.rho), float(waiting.mean), found)
 
+    def row(self, rate: float, sizes_max: int) -> Array:
+        """The factors of FITTED for one message at this rate."""
+        if self.together:
+            return self.scenario.row(self.scenario.queue(rate, sizes_max))
+        scenario = self.scenario
+        reached = float(scenario.receivers.reached(np.ones(1))[0])
+        grade = scenario.receivers.mean
+        counts = [1.0, reached, 1.0, math.log2(1 + scenario.filters), grade, 0.0]
+        return np.array([*counts, scenario.bytes_in, grade * scenario.bytes_out, scenario.stored])
+
     def capacity(self, utilisation: float) -> float:
         """Messages a second that keep it so busy."""
         if self.together:
@@ -108,7 +118,10 @@ def server_seen(costs: BatchCosts, work: Work) -> BatchServer:
     rate = work.received / work.seconds
 
     def scenario(receivers: float) -> BatchScenario:
-        return BatchScenario(costs, work.filters, BatchReceivers(receivers, min(1.0, grade / receivers)))
+        reached = BatchReceivers(receivers, min(1.0, grade / receivers))
+        copy_bytes = work.bytes_out / work.delivered if work.delivered else 0.0
+        each = work.received
+        return BatchScenario(costs, work.filters, reached, work.bytes_in / each, copy_bytes, work.stored / each)
 
     def by_mean_size(receivers: float) -> float:
         return float(scenario(receivers).receivers.reached(np.array([size]))[0]) - reached
@@ -124,11 +137,6 @@ def server_seen(costs: BatchCosts, work: Work) -> BatchServer:
         return BatchServer(scenario(_receivers(by_all_sizes, grade)), together=True)
     except UsageError:  # more than fits: batches are as large as they get
         return BatchServer(first, together=size > 2)
-
-
-def work_row(work: Work) -> Array:
-    """The factors of FITTED, of one message."""
-    return np.array(work.row) / work.received
 
 
 def _receivers(excess: Callable[[float], float], grade: float) -> float:

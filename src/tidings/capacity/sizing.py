@@ -5,8 +5,8 @@ compare: rate and waiting time of one server, the same at other utilisations, wh
 demand needs and of which kind, and what a network of brokers would carry over links of a given bandwidth.
 
 >>> from tidings.capacity.thesis import FIORANO_PROPERTY
->>> question = Question(FIORANO_PROPERTY, subscribers=50, filters_each=2, match_probability=0.02, rate=900, brokers=4)
->>> answer = plan_capacity(question)
+>>> asked = {"subscribers": 50, "filters_each": 2, "match_probability": 0.02, "rate": 900, "brokers": 4}
+>>> answer = plan_capacity(SizingQuestion(FIORANO_PROPERTY, **asked))
 >>> answer.demand.publisher_side, answer.filters_pay, answer.recommendation
 (2, False, 'replicate at the publishers')
 """

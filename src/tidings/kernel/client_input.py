@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from tidings._kernel import ClientInput, Pace
+from tidings._kernel import ClientInput, Pace, wait_bounds
 from tidings.kernel.forwarder import Forwarder
 
-__all__ = ["ClientInput", "Pace", "open_client_input"]
+__all__ = ["ClientInput", "Pace", "open_client_input", "wait_bounds"]
 
 
 def open_client_input(forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> ClientInput:

@@ -32,6 +32,8 @@ class ObservedPlane:
         self.deliver = plane.deliver
         self.room = plane.room
         self.transacted = plane.transacted
+        self.advertise_event = plane.advertise_event
+        self.withdraw_event = plane.withdraw_event
         self.hold = plane.hold
         self.release = plane.release
 

@@ -101,5 +101,17 @@ class NetworkPlane(Plane, TrackingPlane, Protocol):
     def enter(self, message: bytes, now_ms: int, connection: int | None) -> None:
         """Send a message that is not persistent to the other brokers that want it."""
 
-    def relay(self, neighbour: int, routers: list[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool:
-        """A copy that the neighbour must acknowledge; False if it cannot be sent now."""
+    def relay(
+        self,
+        neighbour: int,
+        routers: list[int],
+        numbers: list[int],
+        origin: int,
+        epoch: int,
+        repeated: bool,
+        hops: int,
+        tag: int,
+        message: bytes,
+        now_ms: int,
+    ) -> bool:
+        """A copy that the neighbour must acknowledge, with a number for each router; False if it cannot be sent now."""

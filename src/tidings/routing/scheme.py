@@ -36,8 +36,8 @@ class EventTables(Protocol):
     def event_tree(
         self, name: str, up: Router, calls: bool, neighbours: Sequence[Router], parents: Sequence[str]
     ) -> None:
-        """Sets a tree: `up`, the next hop towards the rendezvous node, 0 there; `calls`, if that asks for all events;
-        the neighbours and types in whose trees all events go on."""
+        """Parameters: `up`, the next hop towards the rendezvous node, 0 there; `calls`, if that asks for all events;
+        and the neighbours and types in whose trees all events go on."""
 
     def drop_event_tree(self, name: str) -> None: ...
 
@@ -72,6 +72,9 @@ class Scheme(Protocol):
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         """Takes in what the flood brought of another router, or what a neighbour said to this scheme alone."""
+
+    def forget(self, now: float, router: Router) -> list[Effect]:
+        """This router was removed for good: what is known of its interests goes."""
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         """Routes have changed."""

@@ -35,6 +35,7 @@ from tidings.sim.host import WRITE_MS, Host
 from tidings.sim.stomp_client import StompClient, stomp_frame
 
 TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
+RATE_MS = 500.0  # over which admission control measures
 READ = "read "  # timers: go on to read from a client that admission control has slowed down
 DELIVERIES_MAX = 1_000_000  # nothing becomes a dead letter, however often its consumers go away
 ID = slice(4, 20)
@@ -89,10 +90,9 @@ class SimBroker:
         )
         self.admission: Admission | None = None
         if sizes.rate_allowed is not None:
-            self.admission = Admission(
-                0.1, refuses=sizes.refuses, clock=lambda: self._seconds, rate_allowed=sizes.rate_allowed
-            )
-        self._seconds = 0.0  # the time of links, for admission control
+            self.admission = Admission(0.1, refuses=sizes.refuses, rate_allowed=sizes.rate_allowed)
+        self.slowed = 0  # times that a client was not read from for a while
+        self._window = (0.0, 0)  # in which the rate of messages is measured: its beginning, and messages before it
         host.lives += 1
         self.life = host.lives
         self.engine = Engine(
@@ -239,13 +239,17 @@ class SimBroker:
             self._admit(now, client)
 
     def _admit(self, now: float, client: SimClient) -> None:
-        """Admission control: a client that publishes too much is not read from for a while."""
-        if self.admission is not None:
-            self._seconds = now / 1000
-            pause_s = self.admission.took(self.forwarder.received())
-            if pause_s > 0:
-                client.paused = True
-                self._out.append(fx.SetTimer(f"{READ}{client.number}", now + 1000 * pause_s))
+        """Admission control: here a client that publishes too much is not read from for a while."""
+        admission = self.admission
+        if admission is None or admission.rate_allowed is None:
+            return
+        (since, before), received = self._window, self.forwarder.received()
+        if now - since >= RATE_MS:
+            admission.rate, self._window = 1000 * (received - before) / (now - since), (now, received)
+        if admission.overloaded and not admission.refuses:
+            self.slowed += 1
+            client.paused = True
+            self._out.append(fx.SetTimer(f"{READ}{client.number}", now + 1000 / admission.rate_allowed))
 
     def _lose(self, now: float, number: int) -> None:
         self._step(now, inputs.ClientLost(number))

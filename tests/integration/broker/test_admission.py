@@ -17,114 +17,124 @@ from hypothesis import strategies as st
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.connections.connection import ClientConnection
 from tidings.broker.tuning.capacity_observer import counters
+from tidings.broker.tuning.receive_windows import WINDOW_MIN, ReceiveWindows, Waited, WindowControl
 from tidings.client import connect
 from tidings.errors import TidingsError
+from tidings.kernel.clock import now_ms
 from tidings.localnet.ports import free_ports
-from tidings.node.clients.admission import (
-    BURST_MESSAGES_MIN,
-    BURST_SECONDS,
-    PAUSE_SECONDS_MAX,
-    PAUSE_SECONDS_MIN,
-    Admission,
-)
-from tidings.protocols.amqp.session import AmqpSession
+from tidings.node.clients.admission import Admission
 from tidings.protocols.native.session import NativeSession
-from tidings.protocols.stomp.session import StompSession
-from tidings.protocols.websocket.frames import WebSocketLayer
 from tidings.testing.local_broker import local_broker, run
 
 
-class Hand:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@given(
-    allowed=st.floats(2000, 1e6),
-    steps=st.lists(st.tuples(st.floats(0, 0.1), st.integers(0, 500)), min_size=1, max_size=80),
-)
-def test_who_pauses_as_told_publishes_no_more_than_allowed(allowed: float, steps: list[tuple[float, int]]) -> None:
-    clock = Hand()
-    admission = Admission(0.01, clock=clock, rate_allowed=allowed)
-    admission.took(0)
-    begin, received, largest, pause = clock.now, 0, 0, 0.0
-    for gap, messages in steps:
-        clock.now += pause + gap
-        received, largest = received + messages, max(largest, messages)
-        pause = admission.took(received)
-        before = max(0.0, clock.now - begin) * allowed  # what may have come by now
-        burst = max(allowed * BURST_SECONDS, BURST_MESSAGES_MIN)
-        assert pause < PAUSE_SECONDS_MAX
-        # One read may overdraw, and debts shorter than a timer are kept.
-        assert received <= before + burst + largest + allowed * PAUSE_SECONDS_MIN + 1
-
-
-def test_without_an_estimate_everything_is_admitted() -> None:
-    admission = Admission(0.01, clock=Hand())
-    assert admission.took(1_000_000) == 0.0
-    assert admission.newcomer() is None
-    refusing = Admission(0.01, refuses=True, clock=Hand())
-    assert refusing.newcomer() is None
-
-
 def test_newcomers_are_refused_while_too_much_comes() -> None:
-    clock = Hand()
-    admission = Admission(0.01, refuses=True, clock=clock, rate_allowed=1000.0)
-    admission.took(0)
-    clock.now += 1.0
-    assert admission.took(5000) == 0.0  # who publishes already goes on
+    admission = Admission(0.01, refuses=True)
+    assert admission.newcomer() is None  # nothing is known yet
+    admission.rate_allowed, admission.rate = 1000.0, 5000.0
     error = admission.newcomer()
     assert error is not None
     assert error.code == "E_ADMISSION"
     assert "5000 messages a second come, 1000 are allowed" in error.reason
-    clock.now += 1.0
-    admission.took(5100)
+    admission.rate = 100.0
     assert admission.newcomer() is None
-    assert admission.refused == 1
+    admission.waiting_s = 0.02
+    late = admission.newcomer()
+    assert late is not None
+    assert "messages wait 20 ms, of which at most 10 ms are allowed" in late.reason
+    assert admission.refused == 2
 
 
-def test_a_fast_publisher_has_to_pause_and_loses_nothing() -> None:
+class Queue:
+    """A broker that serves `rate` bytes a second, and publishers that always fill what may wait."""
+
+    def __init__(self, rate: float, publishers: int, buffer: int) -> None:
+        self.rate, self.publishers, self.buffer = rate, publishers, buffer
+
+    def waited_s(self, window: int | None) -> float:
+        return self.publishers * min(window or self.buffer, self.buffer) / self.rate
+
+
+@given(st.floats(1e6, 1e9), st.integers(1, 200), st.floats(0.001, 0.1))
+def test_windows_become_so_small_that_the_bound_is_kept(rate: float, publishers: int, bound: float) -> None:
+    queue, control = Queue(rate, publishers, 4 << 20), WindowControl(bound)
+    for _ in range(100):
+        control.decide(queue.waited_s(control.window), publishers, rate, busy=0.9)
+    assert queue.waited_s(control.window) <= bound or control.window == WINDOW_MIN
+
+
+@given(st.integers(1, 50))
+def test_a_burst_after_idling_meets_no_window_and_leaves_none(ticks: int) -> None:
+    control = WindowControl(0.005)
+    for _ in range(ticks):
+        assert control.decide(0.0, 1, 0.0) is None
+    assert control.decide(0.05, 1, 1e6) is None
+    assert control.decide(0.0, 1, 0.0) is None
+    for _ in range(10):
+        control.decide(0.1, 1, 1e6)
+    for _ in range(60):
+        control.decide(0.0, 1, 0.0)
+    assert control.window is None
+
+
+def test_windows_that_make_messages_dear_grow_again() -> None:
+    control = WindowControl(0.001)
+    for _ in range(10):
+        control.decide(0.1, 1, 1e7, busy=0.5)
+    small = control.window
+    assert small is not None
+    for _ in range(10):
+        control.decide(0.1, 1, 1e6, busy=0.5)
+    assert control.window is None or control.window > small
+
+
+def test_quantiles_of_classes() -> None:
+    waited = Waited([90.0, 9.0, 1.0], [1e-3, 2e-3])
+    assert [waited.quantile(p) for p in (0.5, 0.95, 0.999)] == [1e-3, 2e-3, 4e-3]
+    assert Waited([0.0, 0.0], [1.0]).quantile(0.99) == 0.0
+
+
+class Noted:
+    def __init__(self) -> None:
+        self.heard_ms, self.window = now_ms(), None
+
+    def bound_window(self, window: int | None) -> None:
+        self.window = window
+
+
+def test_publishers_get_windows_while_messages_wait_too_long_and_lose_them_afterwards() -> None:
     async def work() -> None:
-        admission = Admission(0.01, clock=time.monotonic)
-        async with local_broker(admission=admission) as local:
-            admission.rate_allowed = 2000.0
-            async with connect(local.url) as client:
-                for number in range(500):
+        async with local_broker() as local, connect(local.url) as client:
+            await client.publish("ticks.a", {"n": 1}, persistent=True)
+            broker, noted, gone = local.broker, Noted(), Noted()
+            gone.heard_ms = 0
+            windows = ReceiveWindows(
+                Admission(1e-9), broker.read_moderation.pace, broker.forwarder, {1: noted, 2: gone}
+            )
+            for _ in range(5):
+                await asyncio.sleep(0.03)  # a read after some silence is a sample
+                for number in range(100):
                     await client.publish("ticks.a", {"n": number})
-                    if number % 50 == 49:
-                        await client.publish("ticks.end", {}, persistent=True)  # confirmed: all before it have come
-                assert local.broker.forwarder.received() == 510
-            assert admission.pauses > 0
+                await client.publish("ticks.a", {"n": 1}, persistent=True)
+                windows.tick()
+            assert noted.window is not None
+            assert noted.window >= WINDOW_MIN
+            assert gone.window is None
+            for _ in range(100):
+                windows.tick()
+            assert noted.window is None
 
     run(work())
 
 
-def test_publishers_of_other_protocols_pause_as_well() -> None:
+def test_a_publisher_with_a_small_window_loses_nothing() -> None:
     async def work() -> None:
-        admission = Admission(0.01, clock=time.monotonic)
-        async with local_broker(admission=admission) as local:
-            admission.rate_allowed = 2000.0
-            port = await local.broker.listen(ListenerSettings(StompSession, port=0))
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
-            assert b"CONNECTED" in await reader.readuntil(b"\0")
-            for number in range(10):
-                writer.write(b"SEND\ndestination:/topic/a\n\n\0" * 50)
-                writer.write(b"SEND\ndestination:/topic/a\nreceipt:%d\n\n\0" % number)
-                assert b"RECEIPT" in await reader.readuntil(b"\0")
-            writer.close()
-            assert admission.pauses > 0
-            assert local.broker.forwarder.received() == 510
-            layered = ListenerSettings(StompSession, port=0, make_layer=lambda: WebSocketLayer(("*",)))
-            gateway = ListenerSettings(NativeSession, port=0, make_gateway=AmqpSession)
-            for listener in (layered, gateway):
-                made = local.broker.make_connection(listener)
-                assert "buffer_updated" in vars(made), "its reads are watched"
+        async with local_broker(admission=Admission(1e-9)) as local, connect(local.url) as client:
+            for number in range(5000):
+                await client.publish("ticks.a", {"n": number})
+                if number % 500 == 0:
+                    await client.publish("ticks.a", {}, persistent=True)
+            await client.publish("ticks.a", {}, persistent=True)
+            assert local.broker.forwarder.received() == 5011
 
     run(work())
 
@@ -140,7 +150,7 @@ def test_without_admission_control_connections_are_plain() -> None:
 
 def test_a_newcomer_is_refused_and_others_go_on() -> None:
     async def work() -> None:
-        admission = Admission(0.01, refuses=True, clock=time.monotonic)
+        admission = Admission(0.01, refuses=True)
         async with local_broker(admission=admission) as local:
             async with connect(local.url) as old, connect(local.url) as new:
                 await old.publish("ticks.a", {"n": 1}, persistent=True)
@@ -163,12 +173,12 @@ def test_what_looking_at_the_broker_costs_is_not_taken_for_what_messages_cost() 
             def page() -> int:
                 return sum(range(3_000_000))
 
-            before = counters(here.broker.forwarder, here.broker.aside).cpu_s
+            before = counters(here.broker.counting()).cpu_s
             began = time.process_time()
             assert here.broker.aside.doing(page)() == 4499998500000
             took, counted = (
                 time.process_time() - began,
-                counters(here.broker.forwarder, here.broker.aside).cpu_s - before,
+                counters(here.broker.counting()).cpu_s - before,
             )
             assert here.broker.aside.seconds > took / 2
             assert counted < took / 2
@@ -176,8 +186,8 @@ def test_what_looking_at_the_broker_costs_is_not_taken_for_what_messages_cost() 
     run(work())
 
 
-def test_a_real_broker_holds_its_publisher_to_what_it_predicts(tmp_path: Path) -> None:
-    """A bound that hardly any broker keeps: as soon as it knows itself, it slows the publisher down."""
+def test_a_real_broker_bounds_what_its_publishers_may_leave_waiting(tmp_path: Path) -> None:
+    """A bound that hardly any broker keeps."""
     port, metrics = free_ports(2)
     config = tmp_path / "broker.toml"
     config.write_text(
@@ -205,7 +215,7 @@ def test_a_real_broker_holds_its_publisher_to_what_it_predicts(tmp_path: Path) -
                     await client.publish("ticks.a", {"n": number})
                 await client.publish("ticks.a", {}, persistent=True)
                 told = dict(re.findall(r"^tidings_admission_(\w+) ([0-9.e+-]+)$", page(), re.MULTILINE))
-                return float(told["pauses_total"]) > 0 and "rate" in told
+                return float(told["shrunk_total"]) > 0
 
             await eventually(slowed, 60)
 

@@ -148,7 +148,7 @@ def test_the_observer_is_told_again_after_a_fault(monkeypatch: pytest.MonkeyPatc
 
         monkeypatch.setattr(observing, "_observed", observed)
         async with local_broker() as (broker, _):
-            broker.tasks.spawn(observing.watch(cast(observing.Observer, None), broker.forwarder, broker.aside, None))
+            broker.tasks.spawn(observing.watch(cast(observing.Observer, None), broker.counting(), None))
             await twice.wait()
 
     run(check())

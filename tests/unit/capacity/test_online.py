@@ -1,173 +1,167 @@
+"""Costs, load and limits of a running broker, estimated from counters that a broker with known costs would have."""
+
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.capacity import thesis
-from tidings.capacity.online import Estimator, Interval
-from tidings.capacity.processing import MODELS, Fitted, Load
-from tidings.capacity.service import Binomial, service_moments
-from tidings.capacity.waiting import GammaWaiting
+from tidings.capacity.batch_costs import BatchCosts, BatchReceivers, BatchScenario, Work
+from tidings.capacity.online import MEMORY_S, WINDOW_S, CostEstimate, Estimator, OnlineSnapshot
 from tidings.errors import UsageError
 
-LOADS = [(10, 1), (200, 1), (10, 8), (200, 8), (1000, 3)]
+TRUE = BatchCosts(2e-5, 6e-6, 4e-7, 2e-8, 2e-7, t_cold=8e-6, t_byte_in=2e-10, t_byte_out=3e-10)
+SMALL = BatchScenario(TRUE, 50, BatchReceivers(50, 0.04), bytes_in=100, bytes_out=100)
+IDLE_S = 2e-3
 
 
-def interval(server: Fitted, filters: int, grade: int, received: int = 1000, noise: float = 1.0) -> Interval:
-    busy = received * server.processing_time(Load(filters, grade)) * noise
-    return Interval(1.0, received, received * grade, filters, busy)
+def worked(scenario: BatchScenario, rate: float, noise: float = 1.0) -> Work:
+    """What a broker with these costs counts in a second."""
+    queue = scenario.queue(rate, 256)
+    reads, copies = 1 / queue.cycle, rate * scenario.receivers.mean
+    writes = reads * queue.per_batch(scenario.receivers.reached)
+    work = Work(1.0, 0.0, reads, writes, rate, copies, scenario.filters, reads * queue.slept)
+    work = replace(
+        work, bytes_in=rate * scenario.bytes_in, bytes_out=copies * scenario.bytes_out, stored=rate * scenario.stored
+    )
+    return replace(work, cpu_s=(scenario.costs.cpu_s(work) + IDLE_S) * noise)
 
 
-@given(st.sampled_from(["base", "superlinear", "sqrt", "log", "constant"]), st.data())
-def test_parameters_are_found_without_noise(name: str, data: st.DataObject) -> None:
-    server = Fitted.of(name, **{p: data.draw(st.floats(1e-7, 1e-5), label=p) for p in MODELS[name].parameters})
-    estimator = Estimator(name, memory_s=60.0)
-    for second, (filters, grade) in enumerate(LOADS * 6):
-        estimator.observe(float(second), interval(server, filters, grade))
-    for filters, grade in LOADS:
-        load = Load(filters, grade)
-        assert estimator.fitted().processing_time(load) == pytest.approx(server.processing_time(load), rel=0.02)
+class Running:
+    def __init__(self) -> None:
+        self.estimator, self.second, self._rng = Estimator(), 0.0, np.random.default_rng(7)
+
+    def load(self, scenario: BatchScenario, rate: float, seconds: int) -> OnlineSnapshot:
+        for _ in range(seconds):
+            self.second += 1
+            work = worked(scenario, rate, 1 + 0.05 * float(self._rng.standard_normal()))
+            self.estimator.observe(self.second, work)
+        return self.estimator.snapshot()
 
 
-def test_noise_averages_out() -> None:
-    rng = np.random.default_rng(4)
-    estimator = Estimator("base", memory_s=1000.0)
-    server = thesis.BEA_PROPERTY
-    for second in range(600):
-        filters, grade = LOADS[second % len(LOADS)]
-        estimator.observe(float(second), interval(server, filters, grade, noise=1 + 0.05 * rng.standard_normal()))
-    for value, true in zip(estimator.fitted().values, server.values, strict=True):
-        assert value == pytest.approx(true, rel=0.05)
+def test_a_step_is_seen_within_the_window() -> None:
+    running, full = Running(), SMALL.rate_at(0.9)
+    assert running.load(SMALL, full / 100, 300).utilisation < 0.05
+    found = running.load(SMALL, full, int(WINDOW_S) + 1)
+    assert found.utilisation == pytest.approx(0.9, rel=0.1)
+    assert found.rate == pytest.approx(full)
+    assert running.load(SMALL, full / 100, int(WINDOW_S) + 1).utilisation < 0.05
 
 
-def test_it_follows_a_change() -> None:
-    before, after = thesis.BEA_PROPERTY, thesis.FIORANO_PROPERTY
-    estimator = Estimator("base", memory_s=20.0)
-    for second in range(200):
-        server = before if second < 100 else after
-        estimator.observe(float(second), interval(server, *LOADS[second % len(LOADS)]))
-    load = Load(100, 4)
-    assert estimator.fitted().received(load) == pytest.approx(after.received(load), rel=0.02)
+def test_a_quiet_broker_says_nothing_of_its_capacity() -> None:
+    """Ten messages a second cost mostly what the broker costs anyway."""
+    running = Running()
+    for _ in range(10):
+        found = running.load(SMALL, 10.0, 30)
+        assert not found.narrow
+        assert (found.waiting_mean, found.waiting_quantiles) == (None, ())
+    assert running.estimator.rate_allowed(1e-3, 0.999) is None
 
 
-def test_a_constant_load_does_not_make_parameters_drift() -> None:
-    rng = np.random.default_rng(4)
-    server = thesis.BEA_PROPERTY
-    estimator = Estimator("base", memory_s=10.0)
-    for second in range(50):
-        estimator.observe(float(second), interval(server, *LOADS[second % len(LOADS)]))
-    for second in range(50, 2000):
-        noise = 1 + 0.02 * rng.standard_normal()
-        estimator.observe(float(second), interval(server, 100, 2, noise=noise))
-    present, other = Load(100, 2), Load(1000, 10)
-    assert estimator.fitted().received(present) == pytest.approx(server.received(present), rel=0.02)
-    assert estimator.fitted().received(other) == pytest.approx(server.received(other), rel=0.25)
+def test_what_was_seen_under_load_is_known_and_kept_for_a_while() -> None:
+    running, full = Running(), SMALL.rate_at(0.9)
+    for share in (0.05, 0.3, 0.6, 0.9) * 3:
+        found = running.load(SMALL, share * full, 10)
+    low, high = found.capacity.interval
+    assert found.narrow
+    assert low < full < high
+    assert found.capacity.value == pytest.approx(full, rel=0.1)
+    assert found.waiting_mean is not None
+    quiet = running.load(SMALL, full / 100, 60)
+    assert quiet.narrow
+    assert quiet.capacity.value == pytest.approx(full, rel=0.15)
+    assert running.estimator.rate_allowed(1e-3, 0.999) is not None
 
 
-def test_a_prior_fills_in_what_was_not_seen() -> None:
-    server = thesis.ACTIVEMQ_PROPERTY
-    estimator = Estimator("base", prior=server)
-    assert estimator.fitted() == server
-    for second in range(100):
-        estimator.observe(float(second), interval(server, 100, 2))
-    for value, true in zip(estimator.fitted().values, server.values, strict=True):
-        assert value == pytest.approx(true, rel=0.01)
+def test_a_flood_of_small_messages_does_not_own_the_costs() -> None:
+    """Intervals count, not messages: after a minute of large ones they are known, whatever came before."""
+    large = replace(SMALL, bytes_in=16_000.0, bytes_out=16_000.0)
+    running = Running()
+    running.load(SMALL, SMALL.rate_at(0.97), 120)
+    full = large.rate_at(0.9)
+    for share in (0.3, 0.6, 0.9):
+        found = running.load(large, share * full, 20)
+    assert found.service.value == pytest.approx(0.9 / full, rel=0.1)
+    assert found.capacity.value == pytest.approx(full, rel=0.15)
 
 
-@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 20), st.integers(0, 500), st.floats(0, 2)), min_size=1))
-def test_parameters_are_never_negative_nor_wild(reports: list[tuple[int, int, int, float]]) -> None:
-    estimator = Estimator("log")
-    for second, (received, grade, filters, busy) in enumerate(reports):
-        estimator.observe(float(second), Interval(1.0, received, received * grade, filters, busy))
-    if any(received for received, *_ in reports):
-        assert all(0 <= value < 1e3 for value in estimator.fitted().values)
-    else:
-        with pytest.raises(UsageError):
-            estimator.fitted()
+@given(st.integers(0, 2**32))
+def test_the_error_bar_covers_the_capacity(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    running, full = Running(), SMALL.rate_at(0.9)
+    for _ in range(4):
+        found = running.load(SMALL, float(rng.uniform(0.01, 0.98)) * full, 5)
+    low, high = found.capacity.interval
+    assert not found.narrow or 0.9 * low < full < 1.1 * high
 
 
-def test_memory_does_not_grow() -> None:
-    estimator = Estimator("base")
-    sizes = set()
-    for second in range(300):
-        estimator.observe(float(second), interval(thesis.BEA_PROPERTY, *LOADS[second % len(LOADS)]))
-        if second > 10:
-            sizes.add(sum(value.nbytes for value in vars(estimator).values() if isinstance(value, np.ndarray)))
-    assert len(sizes) == 1
+def test_costs_follow_a_change() -> None:
+    slower = replace(
+        SMALL, costs=BatchCosts(*(3 * value for value in (2e-5, 6e-6, 4e-7, 2e-8, 2e-7, 8e-6, 0, 2e-10, 3e-10)))
+    )
+    running = Running()
+    running.load(SMALL, SMALL.rate_at(0.8), 200)
+    found = running.load(slower, slower.rate_at(0.8), 2 * int(MEMORY_S))
+    assert found.service.value == pytest.approx(0.8 / slower.rate_at(0.8), rel=0.15)
 
 
-def test_snapshot_is_what_the_formulas_say() -> None:
-    server, filters, grade = thesis.BEA_PROPERTY, 100, Binomial(100, 0.04)
-    moments = grade.moments()
-    estimator = Estimator("base", prior=server)
-    for second in range(50):
-        busy = 3000 * server.processing_time(Load(filters, float(moments.first)))
-        estimator.observe(
-            float(second),
-            Interval(
-                1.0,
-                received=3000,
-                sent=round(3000 * float(moments.first)),
-                filters=filters,
-                busy_s=busy,
-                sent_squares=3000 * float(moments.second),
-                sent_cubes=3000 * float(moments.third),
-            ),
-        )
-    found = estimator.snapshot(probabilities=(0.99, 0.9999), utilisation_max=0.8)
-    service = service_moments(server.fixed(Load(filters)), server.t_tx, moments)
-    waiting = GammaWaiting.of(3000, service)
-    assert found.now == 49.0
-    assert found.rate == pytest.approx(3000)
-    assert found.replication == pytest.approx(4.0)
-    assert found.utilisation == pytest.approx(3000 * float(service.first))
-    assert found.service_mean == pytest.approx(float(service.first), rel=1e-3)
-    assert found.capacity == pytest.approx(0.8 / float(service.first), rel=1e-3)
-    assert found.waiting_mean == pytest.approx(float(waiting.mean), rel=0.01)
-    assert found.waiting_quantiles is not None
-    assert [p for p, _ in found.waiting_quantiles] == [0.99, 0.9999]
-    assert found.waiting_quantiles[1][1] == pytest.approx(float(waiting.quantile(0.9999)), rel=0.01)
-
-
-def test_a_saturated_or_idle_broker_has_no_waiting_time() -> None:
-    estimator = Estimator("constant")
-    for second in range(5):
-        estimator.observe(float(second), Interval(1.0, 1000, 1000, 5, busy_s=1.5))
-    found = estimator.snapshot()
-    assert found.utilisation == pytest.approx(1.5)
-    assert found.waiting_mean is None
-    assert found.waiting_quantiles is None
-
-
-def test_silence_keeps_what_is_known() -> None:
-    estimator = Estimator("base", memory_s=10.0)
-    for second in range(50):
-        estimator.observe(float(second), interval(thesis.BEA_PROPERTY, *LOADS[second % len(LOADS)]))
-    known = estimator.fitted()
-    for second in range(50, 60):
-        estimator.observe(float(second), Interval(1.0, 0, 0, 10, 0.0))
-    assert estimator.fitted() == known
-    assert estimator.snapshot().rate < 1000
-    estimator.observe(1e6, Interval(1.0, 0, 0, 10, 0.0))
-    assert estimator.snapshot().waiting_mean is None
-    assert estimator.snapshot().capacity > 0
-
-
-def test_impossible_reports_are_refused() -> None:
-    estimator = Estimator("base", prior=thesis.BEA_PROPERTY)
-    with pytest.raises(UsageError) as nothing:
+def test_without_messages_there_is_nothing_to_say() -> None:
+    estimator = Estimator()
+    with pytest.raises(UsageError, match="no message"):
         estimator.snapshot()
-    assert nothing.value.code == "E_LAB_NOTHING_SEEN"
-    estimator.observe(5.0, interval(thesis.BEA_PROPERTY, 10, 1))
-    for call in (
-        lambda: estimator.observe(4.0, interval(thesis.BEA_PROPERTY, 10, 1)),
-        lambda: estimator.observe(float("nan"), interval(thesis.BEA_PROPERTY, 10, 1)),
-        lambda: Interval(0.0, 1, 1, 1, 1.0),
-        lambda: Interval(1.0, -1, 1, 1, 1.0),
-        lambda: Interval(1.0, 1, 1, 1, float("inf")),
-        lambda: Estimator("log", prior=thesis.BEA_PROPERTY),
-        lambda: Estimator("none"),
-        lambda: Estimator("base", memory_s=0.0),
-    ):
+    estimator.observe(1.0, Work(1.0, 0.002, 0, 0, 0, 0, 5, 0))
+    with pytest.raises(UsageError, match="no message"):
+        estimator.snapshot()
+    for wrong in (0.5, float("nan"), float("inf")):
         with pytest.raises(UsageError):
-            call()
+            estimator.observe(wrong, Work(1.0, 0.0, 0, 0, 0, 0, 0, 0))
+
+
+def test_silence_keeps_the_last_load_and_none_of_its_utilisation() -> None:
+    running = Running()
+    running.load(SMALL, SMALL.rate_at(0.5), 30)
+    for _ in range(int(WINDOW_S) + 1):
+        running.second += 1
+        running.estimator.observe(running.second, Work(1.0, IDLE_S, 0, 0, 0, 0, 50, 0))
+    found = running.estimator.snapshot()
+    assert found.rate == 0
+    assert found.utilisation == pytest.approx(IDLE_S)
+    assert found.replication == pytest.approx(2.0)
+    assert found.waiting_mean is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 10_000), st.integers(1, 100), st.integers(0, 20), st.integers(0, 500), st.floats(0, 2)
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_costs_are_never_negative_nor_wild(reports: list[tuple[int, int, int, int, float]]) -> None:
+    estimator, messages = Estimator(), 0
+    for second, (received, batch, grade, filters, busy) in enumerate(reports):
+        messages += received
+        reads = -(-received // batch)
+        work = Work(1.0, busy, reads, min(reads * grade, received * grade), received, received * grade, filters, reads)
+        estimator.observe(float(second), work)
+    if messages:
+        found = estimator.snapshot()
+        assert all(0 <= value < 1e3 for value in (found.costs.t_batch, found.costs.t_rcv, found.costs.t_tx))
+        assert found.capacity.error >= 0
+
+
+def test_the_planner_can_ask_the_server_that_was_seen() -> None:
+    running = Running()
+    found = running.load(SMALL, SMALL.rate_at(0.7), 60)
+    server = found.load.server(found.costs)
+    assert server.capacity(0.9) == pytest.approx(found.capacity.value)
+
+
+def test_an_estimate_is_narrow_or_it_is_not() -> None:
+    assert CostEstimate(10.0, 1.2).narrow
+    assert not CostEstimate(10.0, 1.3).narrow
+    assert not CostEstimate(0.0, 0.0).narrow
+    assert CostEstimate(1.0, 1.0).interval == (0.0, 3.0)

@@ -44,7 +44,7 @@ def test_everything_happens_that_the_plane_can_say(monkeypatch: pytest.MonkeyPat
         seen[type(effect)] += 1
         carry_out(self, now, effect)
         if self.admission is not None:
-            pauses.update(slowed=self.admission.pauses, refused=self.admission.refused)
+            pauses.update(slowed=self.slowed, refused=self.admission.refused)
 
     monkeypatch.setattr(Engine, "_event", noted)
     monkeypatch.setattr(SimBroker, "_carry_out", carried)

@@ -7,8 +7,7 @@
 //
 // The forwarder uses no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of
 // a connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early,
-// what follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events
-// among others.
+// what follows on the same connection. Acknowledgements and credit change nothing of that: they are plain events.
 //
 // Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When
 // that is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the
@@ -125,12 +124,8 @@ public:
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
-        if (connection.stomp) {
-            const size_t bytes = stomp_.first(tail, *connection.stomp, connection.frame_bytes_max);
-            if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
-            return cut_tail(connection, bytes);
-        }
-        const size_t bytes = first_frame_bytes(tail);
+        const size_t bytes = connection.stomp ? stomp_.first(tail, *connection.stomp, connection.frame_bytes_max)
+                                              : first_frame_bytes(tail);
         if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
         cut_tail(connection, bytes);
     }
@@ -233,7 +228,7 @@ private:
     // ---- parsing
 
     MessageBatch::Options decoding(size_t bytes_max, bool stops) const {
-        const uint8_t derived = matcher_.derived() | (network_ ? network_->event_trees.derived() : uint8_t{0});
+        const uint8_t derived = matcher_.derived() | (network_ ? network_->derived() : uint8_t{0});
         return {derived, bytes_max, stops, network_ || matcher_.reads_texts()};
     }
 
@@ -375,9 +370,14 @@ private:
                                          bool(message.flags & MessageView::Queue), std::string(message.destination)});
             return false;
         }
+        if (!(entry.frame_flags & perhaps_sent_flag)) {
+            if (out_.tracker() && out_.tracker()->names_another_broker(message.id)) [[unlikely]] {
+                fail(number, connection, Tracker::another_broker);
+                return true;
+            }
+            if (connection.finds_drift(message, now_ms)) out_.events.add(ClockDrift{number, id_time_ms(message.id)});
+        }
         ++out_.stats.received;
-        if (!(entry.frame_flags & perhaps_sent_flag) && connection.finds_drift(message, now_ms))
-            out_.events.add(ClockDrift{number, id_time_ms(message.id)});
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python
         // refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
@@ -393,8 +393,7 @@ private:
         return true;
     }
 
-    // True for an event that fits its type and takes the path of plain messages. Any other is Python's: to be refused,
-    // to be stored before it leaves, or sent again, and perhaps known.
+    // True for an event that fits its type and takes the path of plain messages; any other is handed to Python.
     bool passes_event(const Connection& connection, const Entry& entry) const {
         if (!connection.events || (entry.frame_flags & perhaps_sent_flag)) return false;
         if (network_ && ((entry.message.flags & MessageView::Persistent) || network_->hands_up())) return false;
@@ -458,7 +457,8 @@ private:
         if (out_.tracker()) out_.tracker()->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
-            out_.events.add(Relayed{number, header_.hops, header_.tag, header_.routers, expiration(entry.message),
+            out_.events.add(Relayed{number, header_.hops, header_.tag, header_.routers, header_.numbers, header_.origin,
+                                    header_.epoch, header_.repeated, expiration(entry.message),
                                     std::string(entry.payload)});
         } else if (expired(entry.message, now_ms)) {
             ++network_->stats.expired;

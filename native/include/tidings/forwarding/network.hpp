@@ -126,18 +126,17 @@ public:
         return fresh;
     }
 
-    // One copy of a persistent message to a neighbour that must acknowledge it. False: no link, or no room in it.
-    bool relay(uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag,
-               std::string_view message, int64_t now_ms) {
+    // What attributes of messages the tables need that are not in their bytes.
+    uint8_t derived() const { return interests.derived() | event_trees.derived(); }
+
+    // One copy of a persistent message, with a tag and numbers, to a neighbour that must acknowledge it. False: no link,
+    // or no room in it.
+    bool relay(uint32_t neighbour, const ForwardHeader& header, std::string_view message, int64_t now_ms) {
+        if (header.numbers.size() != header.routers.size())
+            throw UsageError{"E_RELAY", "as many numbers as routers are needed"};
         const auto found = links_.find(neighbour);
         if (found == links_.end() || out_.sink_at(found->second).full()) return false;
-        header_.hops = hops;
-        header_.event_type.clear();
-        header_.broadcast = false;
-        header_.tagged = true;
-        header_.tag = tag;
-        header_.routers = routers;
-        send(neighbour, message, OutputQueues::nobody, now_ms);
+        send(neighbour, header, message, OutputQueues::nobody, now_ms);
         return true;
     }
 
@@ -206,14 +205,15 @@ private:
                 uint32_t except, uint32_t publisher, int64_t now_ms) {
         broadcast_header(source);
         for (const uint32_t neighbour : neighbours)
-            if (neighbour != except && links_.contains(neighbour)) send(neighbour, message.bytes, publisher, now_ms);
+            if (neighbour != except && links_.contains(neighbour))
+                send(neighbour, header_, message.bytes, publisher, now_ms);
     }
 
     void spread_everywhere(const MessageView& message, const Source& source, uint32_t except, uint32_t publisher,
                            int64_t now_ms) {
         broadcast_header(source);
         for (const auto& [neighbour, sink] : links_)
-            if (neighbour != except) send(neighbour, message.bytes, publisher, now_ms);
+            if (neighbour != except) send(neighbour, header_, message.bytes, publisher, now_ms);
     }
 
     // Dynamic receiver partitioning: one copy for each next hop, with the destinations that lie behind it.
@@ -236,7 +236,7 @@ private:
             const uint32_t neighbour = parts_[i].first;
             header_.routers.clear();
             for (; i < parts_.size() && parts_[i].first == neighbour; ++i) header_.routers.push_back(parts_[i].second);
-            send(neighbour, message.bytes, publisher, now_ms);
+            send(neighbour, header_, message.bytes, publisher, now_ms);
         }
     }
 
@@ -251,15 +251,16 @@ private:
                     continue;
                 }
                 header_.event = copy.flags;
-                send(copy.neighbour, event.bytes, publisher, now_ms);
+                send(copy.neighbour, header_, event.bytes, publisher, now_ms);
             }
         };
         stats.no_route += !event_trees.route(event, type, flags, neighbour, pass);
     }
 
-    void send(uint32_t neighbour, std::string_view message, uint32_t publisher, int64_t now_ms) {
+    void send(uint32_t neighbour, const ForwardHeader& header, std::string_view message, uint32_t publisher,
+              int64_t now_ms) {
         head_.clear();
-        header_.encode(head_);
+        header.encode(head_);
         ++stats.copies;
         if (out_.tracker() && out_.tracker()->forwards()) out_.tracker()->forwarded(id_of(message), neighbour, now_ms);
         stats.copy_bytes += frame_header_bytes + head_.size() + message.size();

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVarTuple, cast
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.tuning.quick_ack import HELD_UP_MS, PUT_OFF, QuickAck
 from tidings.broker.tuning.read_moderation import ReadModeration
+from tidings.broker.tuning.receive_windows import bound_window
 from tidings.kernel.client_input import open_client_input
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Flag, Forwarder
@@ -51,6 +52,7 @@ class ConnectionServices:
     flushing: OutputFlush
     read_moderation: ReadModeration
     layer_buffer: memoryview  # for bytes that are not the forwarder's yet
+    delayed_acknowledgements: bool = True
 
 
 class Silence(Enum):
@@ -82,7 +84,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._paused = False
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
-        self._quick_ack = QuickAck()
+        self._quick_ack = QuickAck(adaptive=services.delayed_acknowledgements)
         self._direct: socket.socket | None = None  # without TLS: what is written may go straight to the socket
         self._kernel_writes = type(self).write is ClientConnection.write  # what the forwarder has needs no translation
         self._output_bytes = services.forwarder.output_bytes
@@ -104,6 +106,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.address = peer[0] if peer else "local"
         self.services.table.opened(self)
         self._client_input.number = self.number
+        if self._direct is not None:
+            self._client_input.watch_arrivals(self._direct.fileno())
         if self._direct is not None and self._kernel_writes and not self.closing:
             self.services.forwarder.set_socket(self.number, self._direct.fileno())
 
@@ -219,7 +223,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         if not self._transport.is_closing():
             self._paused = True
+            self._client_input.skip_sample()
             self._transport.pause_reading()
+
+    def bound_window(self, window: int | None) -> None:
+        """The bytes that may wait unread in its socket; None: as many as the system allows."""
+        if self._socket is not None:
+            bound_window(self._socket, window)
 
     @property
     def reading_paused(self) -> bool:

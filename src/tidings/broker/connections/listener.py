@@ -79,6 +79,11 @@ class Listener:
         """Of the sockets: another process may accept from them too."""
         return [one.fileno() for one in self._sockets]
 
+    def each_socket(self, prepare: Callable[[socket.socket], None]) -> None:
+        """Set options that accepted connections inherit."""
+        for one in self._sockets:
+            prepare(one)
+
     def pause(self) -> None:
         """Stop accepting, so that another process with the sockets can; connections that exist stay."""
         self._accepts = False

@@ -17,6 +17,7 @@ from tidings.broker.http.server import HttpPage
 from tidings.broker.inspection import dropped
 from tidings.broker.store_thread import LATENCY_SECONDS, StoreThread
 from tidings.delivery.mailbox import Mailbox, MailboxKind
+from tidings.kernel.client_input import wait_bounds
 
 MAILBOXES_MAX = 500
 SLOW_SECONDS = 1.0  # that one write takes, before /health calls the store slow
@@ -91,17 +92,20 @@ class Metrics:
             _store(text, broker.writer)
         _network(text, broker)
         _machine(text, broker, self._began)
+        _waits(text, broker)
         _admission(text, broker)
         for name, meaning, samples in broker.observer.gauges() if broker.observer else ():
             text.add(name, "gauge", meaning, samples)
         return HttpPage(str(text), TYPE)
 
     def health(self) -> HttpPage:
-        """200 while the broker serves clients, otherwise 503; a store that refuses or is slow is reported, with status
-        200. If `live` is false, only a restart helps."""
+        """200 while the broker serves clients, otherwise 503; a store that refuses or is slow, and messages that are
+        held because the store was replaced, are reported with status 200. If `live` is false, only a restart helps."""
         broker = self._view()
         ended = broker.failure
-        ready = broker.ready and not ended
+        network = broker.engine.network()
+        fits = network is None or (network.synchronised and not network.contested)
+        ready = broker.ready and not ended and fits
         state = {
             "live": not ended,
             "ready": ready,
@@ -109,6 +113,10 @@ class Metrics:
             "connections": len(broker.clients.connections),
             "uptime_seconds": round(time.monotonic() - self._began_steady, 3),
         }
+        if network is not None:
+            state |= {"synchronised": network.synchronised, "duplicate_id": network.contested}
+            if network.copies_held:
+                state["held"] = network.copies_held
         if ended:
             state["failure"] = ended
         return HttpPage(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
@@ -181,10 +189,14 @@ def _network(text: _Text, broker: BrokerView) -> None:
         return
     waiting = [({"peer": str(peer)}, forwarder.link_waiting(peer)) for peer in network.links]
     text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
+    text.add("synchronised", "gauge", "1 once the network's interests are known.", int(network.synchronised))
+    text.add("duplicate_id", "gauge", "1 while an older broker has this one's id.", int(network.contested))
     text.add("routes", "gauge", "Other brokers that can be reached.", len(network.routes))
     text.add(
         "transit_messages", "gauge", "Persistent messages not yet acknowledged by the next broker.", network.in_transit
     )
+    meaning = "Persistent messages held because the store was replaced (network.empty_store)."
+    text.add("held_messages", "gauge", meaning, network.copies_held)
     counts = copy_counts(broker, network)
     text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
     fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
@@ -196,9 +208,25 @@ def _admission(text: _Text, broker: BrokerView) -> None:
     if admission is None:
         return
     if admission.rate_allowed is not None:
-        text.add("admission_rate", "gauge", "Messages per second that are admitted.", admission.rate_allowed)
-    text.add("admission_pauses_total", "counter", "Times that admission control paused a publisher.", admission.pauses)
+        meaning = "Messages per second at which they wait no longer than allowed, by the estimate."
+        text.add("admission_rate", "gauge", meaning, admission.rate_allowed)
+    if broker.windows is not None:
+        window = broker.windows.window or 0
+        text.add("admission_window_bytes", "gauge", "What may wait in a publisher's socket; 0: no limit.", window)
+        text.add("admission_shrunk_total", "counter", "Times that this was made smaller.", broker.windows.shrunk)
     text.add("admission_refused_total", "counter", "Publishers refused by admission control.", admission.refused)
+
+
+def _waits(text: _Text, broker: BrokerView) -> None:
+    name, below = "socket_waiting_seconds", 0.0
+    text.add(name, "histogram", "Time messages waited in sockets until they were read, by samples.", [])
+    bounds = [f"{bound:.3g}" for bound in wait_bounds()]
+    for number, (bound, count) in enumerate(zip((*bounds, "+Inf"), broker.pace.wait_counts(), strict=True)):
+        below += count
+        if number % 2 == 0 or bound == "+Inf":
+            text.sample(f"{name}_bucket", {"le": bound}, below)
+    text.sample(f"{name}_sum", {}, broker.pace.wait_seconds)
+    text.sample(f"{name}_count", {}, below)
 
 
 def _machine(text: _Text, broker: BrokerView, began: float) -> None:

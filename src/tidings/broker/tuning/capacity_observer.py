@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from tidings.broker.tasks import Steps
+from tidings.kernel.client_input import Pace
 from tidings.kernel.forwarder import Forwarder
 from tidings.node.clients.admission import Admission
 
@@ -24,10 +25,14 @@ class Counters:
     delivered: int
     filters: int  # installed now
     cpu_s: float
-    grade_sums: tuple[float, float, float]  # of the replication grade, its square and its cube
-    reads: int = 0
-    writes: int = 0
+    reads: int
+    writes: int
     sleeps: int = 0  # of the event loop's thread: nothing was there to do
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    stored: int = 0  # records
+    waited: float = 0.0  # messages whose waiting time at the socket is known, by samples
+    wait_seconds: float = 0.0  # theirs together
 
 
 class ExcludedCpuTime:
@@ -58,13 +63,23 @@ class Observer(Protocol):
         """Messages per second at which this share of messages waits no longer than that; None: not known yet."""
 
 
-async def watch(observer: Observer, forwarder: Forwarder, aside: ExcludedCpuTime, admission: Admission | None) -> None:
+@dataclass(frozen=True, slots=True)
+class CounterSources:
+    """The parts of a broker that count."""
+
+    forwarder: Forwarder
+    pace: Pace
+    aside: ExcludedCpuTime
+    stored: Callable[[], int]  # records
+
+
+async def watch(observer: Observer, counting: CounterSources, admission: Admission | None) -> None:
     """Until it is cancelled. What the observer makes of the counters is computed beside the event loop."""
     steps = Steps()
     while True:
         with steps.going_on("capacity"):
-            counted = counters(forwarder, aside)
-            aside.seconds += await asyncio.to_thread(_observed, observer, time.monotonic(), counted, admission)
+            counted = counters(counting)
+            counting.aside.seconds += await asyncio.to_thread(_observed, observer, time.monotonic(), counted, admission)
         await asyncio.sleep(SECONDS)
 
 
@@ -77,16 +92,21 @@ def _observed(observer: Observer, now_s: float, counted: Counters, admission: Ad
     return time.thread_time() - began
 
 
-def counters(forwarder: Forwarder, aside: ExcludedCpuTime) -> Counters:
+def counters(counting: CounterSources) -> Counters:
     """On the event loop's thread."""
+    forwarder, pace = counting.forwarder, counting.pace
     stats = forwarder.stats()
     return Counters(
         stats["received"],
         stats["delivered"],
         forwarder.filters(),
-        time.process_time() - aside.seconds,
-        forwarder.grade_sums(),
+        time.process_time() - counting.aside.seconds,
         stats["feeds"],
         stats["writes"],
         resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw,
+        stats["received_bytes"],
+        stats["sent_bytes"],
+        counting.stored(),
+        sum(pace.wait_counts()),
+        pace.wait_seconds,
     )

@@ -13,6 +13,7 @@ from tidings.capacity.batch_costs import BatchCosts
 from tidings.capacity.batch_plan import BatchAnswer, plan_batches
 from tidings.capacity.planner import FILTERS_MAX, Allowed
 from tidings.capacity.processing import Fitted
+from tidings.capacity.running_model import LoadAsked
 from tidings.capacity.service import Empirical, Replication
 from tidings.capacity.sizing import (
     PROBABILITIES,
@@ -25,6 +26,7 @@ from tidings.capacity.sizing import (
 )
 from tidings.cli.json_text import strict_json
 from tidings.cli.pictures import check_picture
+from tidings.cli.plan.running import plan_from_broker
 from tidings.cli.tables import table_of
 from tidings.errors import CodecError, UsageError
 from tidings.extras import lazy
@@ -47,31 +49,52 @@ WAITING_MAX_S = 1e9
 LINK_MAX = 1e15
 
 
+ModelOption = Annotated[Path | None, typer.Option(help="A stored model: tidings lab fit -o model.json writes one.")]
+SubscribersOption = Annotated[
+    int | None, typer.Option(min=1, max=SUBSCRIBERS_MAX, help="How many subscribers there are.")
+]
+FromBrokerOption = Annotated[
+    str | None,
+    typer.Option(help="Instead of a model: HOST:PORT of a running broker's metrics. Its load is what is not given."),
+]
+MatchOption = Annotated[
+    float | None,
+    typer.Option(help="How probable is it that a message matches a subscriber? Without a broker 0.01."),
+]
+SpreadOption = Annotated[str, typer.Option(help=f"How the number of receivers varies: {', '.join(SPREADS)}.")]
+GradesOption = Annotated[
+    Path | None, typer.Option(help="Measured instead: a JSON list, how many messages had 0, 1, 2 … receivers.")
+]
+PublishersOption = Annotated[
+    int, typer.Option(min=1, max=PUBLISHERS_MAX, help="For servers replicated at the publishers.")
+]
+BodyOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=BODY_MAX, help="Bytes of a body, for links; with --from-broker of a message."),
+]
+BatchesOption = Annotated[
+    Path | None, typer.Option(help="Also by batches: costs that tidings lab validate -o costs.json wrote.")
+]
+
+
 def capacity(
-    model: Annotated[Path, typer.Option(help="A stored model: tidings lab fit -o model.json writes one.")],
-    subscribers: Annotated[int, typer.Option(min=1, max=SUBSCRIBERS_MAX, help="How many subscribers there are.")],
-    filters: Annotated[float, typer.Option(help="Filters each of them has.")] = 1.0,
-    match: Annotated[float, typer.Option(help="How probable is it that a message matches a subscriber?")] = 0.01,
-    spread: Annotated[
-        str, typer.Option(help=f"How the number of receivers varies: {', '.join(SPREADS)}.")
-    ] = "binomial",
-    grades: Annotated[
-        Path | None, typer.Option(help="Measured instead: a JSON list, how many messages had 0, 1, 2 … receivers.")
-    ] = None,
+    model: ModelOption = None,
+    subscribers: SubscribersOption = None,
+    from_broker: FromBrokerOption = None,
+    filters: Annotated[float | None, typer.Option(help="Filters each of them has; without a broker 1.")] = None,
+    match: MatchOption = None,
+    spread: SpreadOption = "binomial",
+    grades: GradesOption = None,
     rate: Annotated[float | None, typer.Option(help="Required messages per second.")] = None,
     waiting: Annotated[float, typer.Option(help="The longest waiting time that is acceptable, ms.")] = 100.0,
     probability: Annotated[float, typer.Option(help="… for this share of the messages.")] = 0.9999,
-    publishers: Annotated[
-        int, typer.Option(min=1, max=PUBLISHERS_MAX, help="For servers replicated at the publishers.")
-    ] = 1,
+    publishers: PublishersOption = 1,
     components: Annotated[float, typer.Option(help="Comparisons in one filter.")] = 1.0,
-    body: Annotated[int, typer.Option(min=0, max=BODY_MAX, help="Bytes of a body, for links.")] = 0,
+    body: BodyOption = None,
     brokers: Annotated[int, typer.Option(min=1, help="Number of brokers of a network to answer for too.")] = 1,
     topology: Annotated[str, typer.Option(help=f"Of the network: {', '.join(TOPOLOGIES)}.")] = "ring",
     link: Annotated[float | None, typer.Option(help="Bytes a second a link carries.")] = None,
-    batches: Annotated[
-        Path | None, typer.Option(help="Also by batches: costs that tidings lab validate -o costs.json wrote.")
-    ] = None,
+    batches: BatchesOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw waiting time against rate here (.svg, .png).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -80,17 +103,27 @@ def capacity(
     Example: tidings plan capacity --model model.json --subscribers 500 --match 0.01 --rate 100000 --waiting 5
     """
     check_picture(plot)
-    check_finite("--filters", filters, 0, FILTERS_MAX_EACH)
+    if filters is not None:
+        check_finite("--filters", filters, 0, FILTERS_MAX_EACH)
     check_finite("--components", components, 0, COMPONENTS_MAX)
     check_finite("--waiting", waiting, 0, 1000 * WAITING_MAX_S)
     if rate is not None:
         check_finite("--rate", rate, RATE_MIN, RATE_MAX)
     if link is not None:
         check_finite("--link", link, 0, LINK_MAX, open_low=True)
+    if from_broker is not None:
+        if model is not None:
+            raise UsageError("E_USAGE", "choose one of --model and --from-broker")
+        asked = LoadAsked(subscribers, match, filters, body, rate, waiting / 1000, probability)
+        plan_from_broker(from_broker, asked, as_json=as_json)
+        return
+    if model is None or subscribers is None:
+        raise UsageError("E_USAGE", "give --model and --subscribers, or --from-broker")
     server = _stored(Fitted.from_json, model)
     question = SizingQuestion(
-        server, subscribers, filters, match, spread, _grades(grades, subscribers), rate, waiting / 1000, probability,
-        publishers=publishers, components=components, body_bytes=body, brokers=brokers, topology=topology,
+        server, subscribers, 1.0 if filters is None else filters, 0.01 if match is None else match, spread,
+        _grades(grades, subscribers), rate, waiting / 1000, probability,
+        publishers=publishers, components=components, body_bytes=body or 0, brokers=brokers, topology=topology,
         link_bytes_per_s=link,
     )  # fmt: skip
     answer = plan_capacity(question)

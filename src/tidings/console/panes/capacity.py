@@ -2,14 +2,14 @@
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nicegui import ui
 
-from tidings.capacity.planner import FILTERS_MAX, Allowed, CapacityScenario, allow, forecast_at
-from tidings.capacity.processing import Fitted
-from tidings.capacity.service import Poisson
+from tidings.capacity.batch_costs import BatchCosts
+from tidings.capacity.online import UTILISATION_MAX, PresentLoad
+from tidings.capacity.online_batches import BatchServer
 from tidings.console.layout import Pane
 from tidings.console.sessions import ConsoleSession
 from tidings.console.view import BrokerSnapshot
@@ -33,8 +33,8 @@ from tidings.errors import TidingsError
 SHOWN = 120  # seconds of the chart
 _LINES = {"predicted": "#7a3fd1", "measured": "#2f8fc4"}
 _FIGURES = ("Utilisation now", "Messages/s it can carry", "A message takes", "99.99 % wait at most")
-FEW_S = 100  # messages a second
-MODEL = "log"  # that of the broker's own estimate
+MEASURING = "measuring …"
+PROBABILITY = 0.9999
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class WhatIf:
 class CapacityPane:
     def __init__(self, session: ConsoleSession) -> None:
         self._session, self._choice = session, BrokerChoice(session)
-        self._server: Fitted | None = None
+        self._costs: BatchCosts | None = None
+        self._load: PresentLoad | None = None
         self._known = False  # the sliders stand where the broker does, or where somebody has put them
         self._answered = False
         self._lines: deque[tuple[float, float]] = deque(maxlen=SHOWN)
@@ -65,8 +66,9 @@ class CapacityPane:
                 self._table = table(
                     columns, key="what", numbers=("predicted", "actual"), label="Predicted and measured"
                 )
-                self._few = faint(
-                    f"Below {FEW_S} messages a second this says little: what the broker does besides counts as theirs."
+                self._measuring = faint(
+                    "Measuring: too little has been seen to say what this broker carries. "
+                    "It shows once there was traffic of different rates."
                 )
                 self._untold = problem("")
                 self._untold.set_visibility(False)
@@ -97,23 +99,27 @@ class CapacityPane:
         broker = self._broker()
         untold = unseen(self._session.watch, self._choice.url)
         said = {} if broker is None or untold else broker.overview.get("capacity") or {}
-        self._table.set_visibility(bool(said))
-        self._chart.element.set_visibility(bool(said))
-        self._sliders.set_visibility(bool(said))
+        known = "cost_seconds" in said
+        self._table.set_visibility(known)
+        self._chart.element.set_visibility(known)
+        self._sliders.set_visibility(known)
         self._untold.text = untold
         self._untold.set_visibility(bool(untold))
         self._none.set_visibility(not said and not untold)
-        self._few.set_visibility(bool(said) and broker is not None and broker.rates.received < FEW_S)
-        if broker is None or not said:
-            self._figures.set(dict.fromkeys(_FIGURES, "–"))
+        self._measuring.set_visibility(bool(said) and not known)
+        if broker is None or not known:
+            figures = dict.fromkeys(_FIGURES, MEASURING if said else "–")
+            if said:
+                figures["Utilisation now"] = f"{said['utilisation']:.1%}"
+            self._figures.set(figures)
             self._answer.clear()
-            self._server, self._answered = None, False
+            self._costs, self._answered = None, False
             return
-        self._server = Fitted.of(MODEL, **said["parameter_seconds"])
+        self._costs, self._load = BatchCosts(**said["cost_seconds"]), present_load(said["load"])
         waiting = said.get("waiting_seconds", {})
         self._figures.set(
             {
-                "Utilisation now": f"{broker.rates.utilisation:.1%}",
+                "Utilisation now": f"{said['utilisation']:.1%}",
                 "Messages/s it can carry": count_text(said["capacity_messages_per_second"]),
                 "A message takes": seconds_text(said["service_seconds"]),
                 "99.99 % wait at most": seconds_text(waiting.get("0.9999")),
@@ -135,14 +141,14 @@ class CapacityPane:
         self._chart.show(times, self._lines)
 
     def _ask(self) -> None:
-        if self._server is None:
+        if self._costs is None or self._load is None:
             return
         asked = WhatIf(self._rate.value, self._filters.value, self._receivers.value, self._waiting.value)
         self._answered = True
         self._answer.clear()
         with self._answer:
             try:
-                _tell(self._server, asked)
+                _tell(asked_server(self._costs, self._load, asked), asked)
             except TidingsError as error:
                 problem(error.reason)
 
@@ -189,31 +195,36 @@ def compared(broker: BrokerSnapshot, said: dict[str, Any]) -> list[dict[str, str
     ]
 
 
-def _tell(server: Fitted, asked: WhatIf) -> None:
-    scenario = CapacityScenario(server, asked.filters, Poisson(asked.receivers))
-    answer = allow(scenario, asked.rate, asked.waiting_ms / 1000)
-    if isinstance(answer, Allowed):
-        found = forecast_at(scenario, asked.rate)
+def present_load(said: dict[str, float]) -> PresentLoad:
+    return PresentLoad(**said | {"together": bool(said["together"])})
+
+
+def asked_server(costs: BatchCosts, load: PresentLoad, asked: WhatIf) -> BatchServer:
+    """The same broker with other filters and receivers: as many subscribers as now, or more if it needs them."""
+    subscribers = max(load.subscribers, asked.receivers)
+    other = replace(load, filters=asked.filters, subscribers=subscribers, match=asked.receivers / subscribers)
+    return other.server(costs)
+
+
+def _tell(server: BatchServer, asked: WhatIf) -> None:
+    busiest = server.capacity(UTILISATION_MAX)
+    allowed = min(server.rate_allowed(asked.waiting_ms / 1000, PROBABILITY, max(busiest, asked.rate)), busiest)
+    if asked.rate <= allowed:
+        found = server.outlook(asked.rate, (PROBABILITY,))
         ui.label("One broker carries it.").classes("text-weight-bold")
         facts(
             {
-                "Utilisation": f"{found.utilisation:.1%}",
-                "99.99 % wait at most": seconds_text(found.waiting_quantile),
-                "It would take up to": f"{count_text(answer.rate_max)} messages/s",
-                "Or up to": "any number of filters"
-                if answer.filters_max >= FILTERS_MAX
-                else f"{count_text(answer.filters_max)} filters",
+                "Utilisation": f"{found.busy:.1%}",
+                "99.99 % wait at most": seconds_text(found.waiting_quantiles[0][1]),
+                "It would take up to": f"{count_text(allowed)} messages/s",
             }
         )
         return
     ui.label("One broker does not carry it.").classes("t-problem")
-    faint(answer.reason)
-    facts(
-        {
-            "Brokers, publishers spread": answer.publisher_side or "no number is enough",
-            "Brokers, subscribers spread": answer.subscriber_side or "no number is enough",
-        }
-    )
+    why = "waiting times" if allowed < busiest else f"{UTILISATION_MAX:.0%} utilisation"
+    faint(f"{why} allow {count_text(allowed)} messages/s")
+    brokers = math.ceil(asked.rate / allowed) if allowed > 0 else None
+    facts({"Brokers, publishers spread": brokers or "no number is enough"})
 
 
 PANE = Pane("/capacity", "Capacity", "speed", "How much a broker carries, and how much it would.", CapacityPane)

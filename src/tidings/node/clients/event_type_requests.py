@@ -64,9 +64,9 @@ class EventTypeRequests:
             case AdvertiseType(receipt, name):
                 self._advertise(client, name, partial(self._answer_advertised, client, receipt, name))
             case UnadvertiseType(receipt, name):
-                if (tree := client.advertised.pop(name, None)) is None:
+                if (ended := client.advertised.pop(name, None)) is None:
                     raise UsageError("E_TYPE_UNADVERTISED", f"this connection does not advertise event type {name!r}")
-                self._stop(client, name, tree)
+                self._stop(client, name, ended)
                 self._book.unadvertise(name)
                 self._done(client, receipt)
             case _:

@@ -10,6 +10,7 @@ from tidings.errors import TidingsError
 from tidings.model.predicate import Predicate
 from tidings.node.completions import ConfirmHandOver
 from tidings.node.encoded_message import expires_ms_of
+from tidings.node.network.copy_numbers import CopyNumbers
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.link_channels import LinkChannels
 from tidings.node.network.link_clock import LinkClock
@@ -44,7 +45,7 @@ class SchemeForwarding:
         self._store_and_forward, self._event_custody, self._carry_out = store_and_forward, event_custody, carry_out
         self._refused = "", b""  # with which code events are refused by the store, and the tag of the last one
 
-    def enter(self, now_ms: int, message: bytes, connection: int) -> None:
+    def enter(self, now_ms: int, message: bytes, connection: int | None) -> None:
         """A message enters here that is not persistent."""
         if self.carrier is None:
             self._plane.enter(message, now_ms, connection)
@@ -87,7 +88,7 @@ class SchemeForwarding:
     def _hand_over(self, now_ms: int, one: HandOver) -> None:
         """To subscribers here. If a persistent event cannot be stored, the broker it came from keeps it."""
         if one.tag:
-            here, until_ms = [self._settings.router], expires_ms_of(one.message)
+            here, until_ms = CopyNumbers(0, 0, True, {self._settings.router: 0}), expires_ms_of(one.message)
             self._store_and_forward.relayed(now_ms, 0, here, until_ms, one.message, ConfirmHandOver(one.type, one.tag))
         else:
             self._store_and_forward.deliver(now_ms, one.message)

@@ -22,11 +22,12 @@ class NetworkTables:
     ) -> None:
         self._plane, self._store_and_forward, self._notes, self._give_up = plane, store_and_forward, notes, give_up
         self._matches = not settings.encoding.keyless  # otherwise nothing that enters here could be compared with rows
+        self._opened = settings.encoding.opened
         self._by_neighbour = settings.kind.by_neighbour
 
     def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
         if self._matches:
-            self._plane.interest(router, added, removed)
+            self._plane.interest(router, [self._opened(row) for row in added], [self._opened(row) for row in removed])
         if not self._by_neighbour:
             self._notes.interest(router, added, removed)
 

@@ -153,6 +153,9 @@ class HermesScheme:
         self._counts["publications" if isinstance(message, HermesPublication) else "controls"] += 1
         return out + self._do(now, self.machine.hear(now, neighbour, message))
 
+    def forget(self, now: float, router: Router) -> list[Effect]:
+        return self._bdrp.forget(now, router)
+
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         return self._bdrp.routed(now, table)
 

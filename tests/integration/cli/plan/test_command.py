@@ -1,9 +1,14 @@
 """`tidings plan tracking`."""
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from tidings.broker.config import load as config
@@ -70,3 +75,58 @@ def test_refusals_are_one_line_and_status_2(arguments: list[str], code: str) -> 
 def test_sizes_that_are_none(text: str) -> None:
     with pytest.raises(UsageError, match="E_PLAN_MEMORY"):
         parse_size(text)
+
+
+@contextmanager
+def page_of(text: str) -> Iterator[str]:
+    """A server of metrics."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+KNOWN = """tidings_capacity_messages_per_second 40000
+tidings_capacity_interval{bound="low"} 36000
+tidings_capacity_interval{bound="high"} 44000
+tidings_cost_seconds{cost="t_batch"} 2e-05
+tidings_cost_seconds{cost="t_write"} 5e-06
+tidings_cost_seconds{cost="t_rcv"} 1e-06
+tidings_cost_seconds{cost="t_fltr"} 0.0
+tidings_cost_seconds{cost="t_tx"} 2e-07
+tidings_load{of="filters"} 50.0
+tidings_load{of="subscribers"} 50.0
+tidings_load{of="match"} 0.04
+tidings_load{of="bytes_in"} 100.0
+tidings_load{of="bytes_out"} 120.0
+tidings_load{of="stored"} 0.0
+tidings_load{of="together"} 1.0
+"""
+
+
+def test_a_running_broker_is_asked_for_what_it_knows(tmp_path: Path) -> None:
+    def ask(*options: str) -> Result:
+        return CliRunner().invoke(make_app(["plan"]), ["plan", "capacity", *options])
+
+    with page_of(KNOWN) as known, page_of("tidings_capacity_measuring 1.0\n") as quiet:
+        answer = ask("--from-broker", known, "--body", "6000", "--rate", "100")
+        assert answer.output.startswith("outside of what was measured: bytes_in is 6000")
+        assert "100 messages/s: yes" in answer.output
+        row = json.loads(ask("--from-broker", known, "--json").output)
+        assert row["busiest"][0] < row["busiest"][1] < row["busiest"][2]
+        assert "does not know its costs yet" in str(ask("--from-broker", quiet).exception)
+    assert "cannot read the metrics" in str(ask("--from-broker", quiet).exception)
+    assert "choose one of" in str(ask("--from-broker", "x:1", "--model", str(tmp_path / "m")).exception)
+    assert "give --model and --subscribers" in str(ask("--subscribers", "5").exception)
