@@ -2,35 +2,31 @@
 
     python -m hardening.kills.mqtt KILLS [SEED] [FILE]
 
-The clients are paho-mqtt's, one that publishes and one that subscribes for each quality of service; they connect again
-by themselves, and keep their own session state in memory. paho-mqtt 2.1 forgets at the second attempt to connect that it
-had PUBREC for a message, and publishes it again; `ExactClient` does not.
+For each quality of service one client publishes and one subscribes. They keep their own session state in memory, as
+the standard says, which not all libraries do: paho-mqtt 2.1 forgets PUBREC at the second attempt to connect again.
 """
 
 import asyncio
 import multiprocessing
 import random
+import socket
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
-
 from hardening.record import noted
+from hardening.support.mqtt_driver import MqttClientModel
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.server import Broker
 from tidings.node.settings import NodeSettings
 from tidings.protocols.mqtt.clients import MqttClients
+from tidings.protocols.mqtt.properties import Property
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
 from tidings.store.sqlite.store import SqliteStore
 
@@ -73,69 +69,115 @@ class MqttBrokerProcess:
         self.process.join()
 
 
+class SocketLine:
+    """A client's connection to the broker process."""
+
+    def __init__(self, port: int) -> None:
+        self.broken = False
+        self._output = b""
+        try:
+            self._socket = socket.create_connection(("127.0.0.1", port), timeout=5)
+            self._socket.setblocking(False)
+        except OSError:
+            self.broken = True
+
+    @property
+    def output(self) -> bytes:
+        """What has come so far."""
+        while not self.broken:
+            try:
+                data = self._socket.recv(1 << 16)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            self._output += data
+            if not data:
+                self.lose()
+        return self._output
+
+    @output.setter
+    def output(self, left: bytes) -> None:
+        self._output = left
+
+    def receive(self, data: bytes) -> None:
+        if self.broken:
+            return
+        try:
+            self._socket.setblocking(True)
+            self._socket.sendall(data)
+            self._socket.setblocking(False)
+        except OSError:
+            self.lose()
+
+    def lose(self) -> None:
+        if not self.broken:
+            self.broken = True
+            self._socket.close()
+
+
+@dataclass(slots=True)
+class ProcessPlace:
+    process: MqttBrokerProcess
+
+    def open_line(self) -> SocketLine:
+        return SocketLine(self.process.port)
+
+    def pump(self) -> None:
+        time.sleep(0.001)  # it works in a process of its own
+
+
 @dataclass(slots=True)
 class MqttLedger:
-    """Counts of what was published and what came, of one quality of service."""
+    """A publisher and a subscriber of one quality of service."""
 
     qos: int
+    reader: MqttClientModel
+    writer: MqttClientModel
     published: int = 0
-    confirmed: set[int] = field(default_factory=set)
-    seen: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def seen(self) -> Counter[int]:
+        return Counter(int(one.payload) for one in self.reader.messages)
 
     @property
     def lost(self) -> int:
-        return len(self.confirmed - self.seen.keys())
+        return len(set(map(int, self.writer.confirmed)) - self.seen.keys())
 
     @property
     def doubled(self) -> int:
         return sum(count - 1 for count in self.seen.values())
 
-
-class ExactClient(paho.Client):
-    """A client that after PUBREC sends nothing but PUBREL, however often it has to connect [MQTT-4.3.3-6]."""
-
-    def _messages_reconnect_reset_out(self) -> None:
-        for message in self._out_messages.values():
-            if message.state == MessageState.MQTT_MS_RESEND_PUBREL:
-                message.state = MessageState.MQTT_MS_WAIT_FOR_PUBCOMP
-        super()._messages_reconnect_reset_out()
-
-
-def _client(broker: MqttBrokerProcess, name: str) -> paho.Client:
-    client = ExactClient(CallbackAPIVersion.VERSION2, name, protocol=MQTTProtocolVersion.MQTTv5)
-    client.reconnect_delay_set(0.02, 0.2)
-    client.max_inflight_messages_set(UNDER_WAY)
-    stays = Properties(PacketTypes.CONNECT)
-    stays.SessionExpiryInterval = 3600
-    client.connect("127.0.0.1", broker.port, clean_start=False, properties=stays)
-    return client
+    def work(self, *, publish: bool) -> None:
+        for one in (self.writer, self.reader):
+            if not one.connected:
+                one.connect()
+            one.flush()
+            one.read()
+        if publish and self.writer.present and len(self.writer.unfinished) < UNDER_WAY:
+            self.writer.publish(f"kills/{self.qos}", str(self.published).encode(), self.qos)
+            self.published += 1
 
 
-def _start(broker: MqttBrokerProcess, ledger: MqttLedger) -> tuple[paho.Client, paho.Client]:
-    """A subscriber, once it has subscribed, and a publisher."""
-    topic, subscribed = f"kills/{ledger.qos}", threading.Event()
-    reader = _client(broker, f"reader-{ledger.qos}")
-    reader.on_connect = lambda client, *_: client.subscribe(topic, ledger.qos)
-    reader.on_subscribe = lambda *_: subscribed.set()
-    reader.on_message = lambda _, __, message: ledger.seen.update((int(message.payload),))
-    reader.loop_start()
-    assert subscribed.wait(START_SECONDS)
-    writer, numbers = _client(broker, f"writer-{ledger.qos}"), dict[int, int]()
-    lock = threading.Lock()
-
-    def confirmed(_: object, __: object, mid: int, *___: object) -> None:
-        with lock:
-            ledger.confirmed.add(numbers.pop(mid))
-
-    def publish() -> None:
-        with lock:
-            numbers[writer.publish(topic, str(ledger.published), ledger.qos).mid] = ledger.published
-            ledger.published += 1
-
-    writer.on_publish = confirmed
-    writer.loop_start()
-    writer.user_data_set((publish, numbers))
-    return reader, writer
+def _ledger(place: ProcessPlace, qos: int) -> MqttLedger:
+    """Both clients have sessions, and the subscriber has subscribed."""
+    limit = {Property.SESSION_EXPIRY: 3600, Property.RECEIVE_MAXIMUM: UNDER_WAY}
+    reader, writer = (
+        MqttClientModel(place, f"{name}-{qos}", properties=limit, ids=1000) for name in ("reader", "writer")
+    )
+    reader.subscribe(f"kills/{qos}", qos)
+    for one in (reader, writer):
+        subscribe = list(one._sent)
+        one.connect()
+        one._sent.extend(subscribe)
+        end = time.monotonic() + START_SECONDS
+        while len(one.packets) <= len(subscribe):
+            assert time.monotonic() < end, "no answer"
+            one.flush()
+            one.read()
+            place.pump()
+        one.connect()  # the session is there from now on
+    return MqttLedger(qos, reader, writer)
 
 
 def run(kills: int, *, seed: int) -> dict[int, MqttLedger]:
@@ -143,48 +185,39 @@ def run(kills: int, *, seed: int) -> dict[int, MqttLedger]:
     with tempfile.TemporaryDirectory() as folder:
         broker = MqttBrokerProcess(Path(folder) / "store.db")
         broker.start()
-        ledgers = {qos: MqttLedger(qos) for qos in (1, 2)}
-        clients = {qos: _start(broker, ledger) for qos, ledger in ledgers.items()}
+        ledgers = {qos: _ledger(ProcessPlace(broker), qos) for qos in (1, 2)}
         try:
             for _ in range(kills):
-                _publish_for(clients, rng.uniform(0.1, 0.6))
+                _work(ledgers, rng.uniform(0.1, 0.6))
                 broker.kill()
                 broker.start()
-            _publish_for(clients, 0.3)
+            _work(ledgers, 0.3)
             _settle(ledgers)
         finally:
-            for reader, writer in clients.values():
-                for one in (reader, writer):
-                    one.disconnect()
-                    one.loop_stop()
             broker.kill()
     return ledgers
 
 
-def _publish_for(clients: dict[int, tuple[paho.Client, paho.Client]], seconds: float) -> None:
+def _work(ledgers: dict[int, MqttLedger], seconds: float, *, publish: bool = True) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        for _, writer in clients.values():
-            publish, numbers = writer.user_data_get()
-            if len(numbers) < UNDER_WAY:
-                publish()
-        time.sleep(0.001)
+        for one in ledgers.values():
+            one.work(publish=publish)
+        time.sleep(0.0005)
 
 
 def _settle(ledgers: dict[int, MqttLedger]) -> None:
     """Wait until all is confirmed and has come, and then a little for what comes twice."""
     end = time.monotonic() + SETTLE_SECONDS
-    while time.monotonic() < end:
-        if all(len(one.confirmed) == one.published and not one.lost for one in ledgers.values()):
-            break
-        time.sleep(0.05)
-    time.sleep(1.0)
+    while time.monotonic() < end and any(one.writer.unfinished or one.lost for one in ledgers.values()):
+        _work(ledgers, 0.05, publish=False)
+    _work(ledgers, 0.5, publish=False)
 
 
 def total(ledgers: dict[int, MqttLedger]) -> dict[str, int]:
     return {
         "published": sum(one.published for one in ledgers.values()),
-        "unconfirmed": sum(one.published - len(one.confirmed) for one in ledgers.values()),
+        "unconfirmed": sum(len(one.writer.unfinished) for one in ledgers.values()),
         "lost": sum(one.lost for one in ledgers.values()),
         "doubled_qos_1": ledgers[1].doubled,
         "doubled_qos_2": ledgers[2].doubled,

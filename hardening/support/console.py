@@ -63,7 +63,7 @@ class WatchedNetwork:
             first.observer = CapacityMonitor()
             urls = [network.url(router) for router in network.routers]
             tasks = [
-                asyncio.create_task(watch(first.observer, first.forwarder, first.aside, None)),
+                asyncio.create_task(watch(first.observer, first.counting(), None)),
                 asyncio.create_task(self._traffic(urls)),
             ]
             await eventually(network.known, SECONDS)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from hardening.support.node_driver import MEGABYTE, NodeDriver
 from tidings.broker.security.guard import Anybody
@@ -42,6 +42,29 @@ from tidings.protocols.mqtt.splitter import PacketSplitter
 from tidings.protocols.session import Caller
 
 
+class MqttLine(Protocol):
+    """A connection as the client sees it."""
+
+    output: bytes  # from the broker, not read yet
+
+    @property
+    def broken(self) -> bool: ...
+
+    def receive(self, data: bytes) -> None:
+        """Bytes for the broker."""
+
+    def lose(self) -> None: ...
+
+
+class MqttPlace(Protocol):
+    """A broker that can be connected to."""
+
+    def open_line(self) -> MqttLine: ...
+
+    def pump(self) -> None:
+        """Let the broker work, if it does not do so anyway."""
+
+
 class MqttBroker(NodeDriver):
     """Everybody may log in."""
 
@@ -56,6 +79,9 @@ class MqttBroker(NodeDriver):
         self.sessions.clear()
         self.mqtt_clients = MqttClients()
         self.start()
+
+    def open_line(self) -> "MqttConnection":
+        return MqttConnection(self)
 
     def make_engine(self) -> Engine:
         return Engine(self.plane, self.settings, ClientOptions(self._publishers))
@@ -149,18 +175,19 @@ class Publication:
 class MqttClientModel:
     """A client whose session state survives everything that happens to the broker."""
 
-    broker: MqttBroker
+    broker: MqttPlace
     id: str
     version: int = V5
     clean: bool = False
     properties: dict[Property, Any] = field(default_factory=lambda: {Property.SESSION_EXPIRY: 3600})
     will: Will | None = None
+    ids: int = 20  # packet ids, used again soon
     messages: list[PublishPacket] = field(default_factory=list)  # delivered to the application
     packets: list[Packet] = field(default_factory=list)  # all that came, in order
     unfinished: dict[int, Publication] = field(default_factory=dict)
     confirmed: list[bytes] = field(default_factory=list)  # payloads whose publication is complete
     present: bool | None = None
-    _connection: MqttConnection | None = None
+    _connection: MqttLine | None = None
     _splitter: PacketSplitter = field(default_factory=lambda: PacketSplitter(MEGABYTE))
     _sent: deque[bytes] = field(default_factory=deque)
     _held: set[int] = field(default_factory=set)  # packet ids between PUBREC and PUBREL
@@ -173,7 +200,7 @@ class MqttClientModel:
     def connect(self, **fields: Any) -> None:
         """Connect, and when the answer comes send again what is unfinished."""
         self.lose()
-        self._connection, self._splitter = MqttConnection(self.broker), PacketSplitter(MEGABYTE)
+        self._connection, self._splitter = self.broker.open_line(), PacketSplitter(MEGABYTE)
         self._sent.clear()
         self.present = None
         clean = fields.pop("clean", self.clean)
@@ -212,7 +239,7 @@ class MqttClientModel:
 
     def _take_id(self) -> int:
         while True:
-            self._next_id = self._next_id % 20 + 1  # used again soon
+            self._next_id = self._next_id % self.ids + 1
             if self._next_id not in self.unfinished:
                 return self._next_id
 

@@ -11,7 +11,6 @@ namespace nb = nanobind;
 using nb::literals::operator""_a;
 using tidings::LineFilter;
 using tidings::RunList;
-using tidings::to_bytes;
 
 namespace {
 
@@ -66,7 +65,9 @@ RunList united(const std::vector<std::string>& parts) {
     return list;
 }
 
-nb::object ids_in(const RunList& list) {
+nb::bytes bytes_of(std::string_view data) { return nb::bytes(data.data(), data.size()); }
+
+nb::bytes ids_in(const RunList& list) {
     if (list.count() > ids_max) throw tidings::UsageError{"E_RUNS_MANY", "more ids than fit into memory"};
     std::string out;
     {
@@ -74,7 +75,7 @@ nb::object ids_in(const RunList& list) {
         out.reserve(list.count() * RunList::id_bytes);
         list.each([&](const RunList::Id& id) { out.append(reinterpret_cast<const char*>(id.data()), sizeof id); });
     }
-    return to_bytes(out);
+    return bytes_of(out);
 }
 
 LineFilter filter_of(const RunList& list, uint64_t seed) {
@@ -120,9 +121,10 @@ static void bind_exact_lists(nb::module_& m) {
                 return united(copies);
             },
             "parts"_a, nb::sig("def united(parts: list[bytes]) -> RunList"), "The ids of several, each once.")
-        .def("to_bytes", [](const RunList& list) { return to_bytes(list.encode()); })
+        .def("to_bytes", [](const RunList& list) { return bytes_of(list.encode()); })
         .def("contains", &find_runs, "ids"_a, "found"_a)
-        .def_static("scattered", &scattered, "ids"_a, "True if there are many ids, and nearly each is of another publisher.")
+        .def_static("scattered", &scattered, "ids"_a,
+                    "True if there are many ids, and nearly each is of another publisher.")
         .def("ids", &ids_in, "All ids in ascending order of broker, publisher and time.")
         .def("filter", &filter_of, "seed"_a, "A line filter of the same ids.")
         .def_prop_ro("runs", &RunList::size)
@@ -131,7 +133,7 @@ static void bind_exact_lists(nb::module_& m) {
         .def_static("from_bytes", &decode_lines, "data"_a)
         .def_static("of", &filter_of_ids, "ids"_a, "seed"_a)
         .def_static("bytes_for", &LineFilter::bytes_for, "ids"_a)
-        .def("to_bytes", [](const LineFilter& filter) { return to_bytes(filter.encode()); })
+        .def("to_bytes", [](const LineFilter& filter) { return bytes_of(filter.encode()); })
         .def("contains", &find_lines, "ids"_a, "found"_a)
         .def("fpp", &LineFilter::fpp)
         .def_prop_ro("seed", &LineFilter::seed)

@@ -285,7 +285,7 @@ class RunList:
     def united(parts: list[bytes]) -> RunList:
         """The ids of several, each once."""
 
-    def to_bytes(self) -> object: ...
+    def to_bytes(self) -> bytes: ...
 
     def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
@@ -293,7 +293,7 @@ class RunList:
     def scattered(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)]) -> bool:
         """True if there are many ids, and nearly each is of another publisher."""
 
-    def ids(self) -> object:
+    def ids(self) -> bytes:
         """All ids in ascending order of broker, publisher and time."""
 
     def filter(self, seed: int) -> LineFilter:
@@ -317,7 +317,7 @@ class LineFilter:
     @staticmethod
     def bytes_for(ids: int) -> int: ...
 
-    def to_bytes(self) -> object: ...
+    def to_bytes(self) -> bytes: ...
 
     def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 

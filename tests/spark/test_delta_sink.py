@@ -1,6 +1,7 @@
 """Streams into Delta tables: each row once, however often a batch comes again, and whoever else appends."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
+from tidings.client import sync
 from tidings.errors import StoreError, UsageError
 from tidings.pipeline.delta_log import DeltaLog
-from tidings.pipeline.delta_sink import DeltaSink, read_delta
+from tidings.pipeline.delta_sink import DeltaSink, read_archived, read_delta
+from tidings.testing.local_broker import BrokerThread
 
 
 def write(folder: Path, number: int) -> None:
@@ -119,3 +122,37 @@ def test_what_is_no_table_or_no_stream_is_refused(spark: SparkSession, tmp_path:
         read_delta(spark, tmp_path / "nothing")
     with pytest.raises(UsageError, match="E_SOURCE_STREAM"):
         DeltaSink(tmp_path / "table")(spark.range(1).toDF("n"), 0)
+
+
+def test_an_archived_subscription_is_read_from_its_table_and_only_the_rest_from_the_broker(
+    spark: SparkSession, broker: BrokerThread, tmp_path: Path, patiently: Callable[[Callable[[], None]], None]
+) -> None:
+    def archive() -> None:
+        source = spark.readStream.format("tidings").options(**options, maxMessagesPerBatch=20)
+        begun = source.schema("offset bigint, n bigint").load().writeStream.foreachBatch(DeltaSink(tmp_path / "table"))
+        query = begun.option("checkpointLocation", f"{tmp_path}/check").trigger(availableNow=True).start()
+        assert query.awaitTermination(600)
+
+    def everything() -> list[int]:
+        return sorted(row.n for row in read_archived(spark, tmp_path / "table", **options).collect())
+
+    with sync.connect(broker.url) as client:
+        kept = client.retain("archived", "archived.>")
+        options = {"url": broker.url, "subscription": "archived"}
+        for n in range(45):
+            client.publish("archived.a", {"n": n}, persistent=True)
+        patiently(archive)
+        assert everything() == numbers(tmp_path) == list(range(45))
+        last = kept.range()[1]
+        for n in range(45, 50):
+            client.publish("archived.a", {"n": n}, persistent=True)
+        kept.release(last)
+        assert numbers(tmp_path) == list(range(45))
+        assert everything() == list(range(50)), "the table's rows are gone from the broker"
+        assert read_archived(spark, tmp_path / "table", **options).where("n >= 44").count() == 6
+        kept.release(last + 2)
+        with pytest.raises(PySparkException, match="E_SOURCE_LOSS"):
+            everything()
+    write_deltalake(tmp_path / "plain", pa.table({"n": [1]}))
+    with pytest.raises(UsageError, match="has no column offset"):
+        read_archived(spark, tmp_path / "plain", url="tidings://127.0.0.1:1", subscription="x")

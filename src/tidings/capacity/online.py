@@ -23,7 +23,7 @@ nothing but quiet knows its load, and not its capacity.
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -82,6 +82,14 @@ class PresentLoad:
         receivers = one.receivers
         match = receivers.match_probability
         return cls(one.filters, receivers.subscribers, match, one.bytes_in, one.bytes_out, one.stored, server.together)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, float]) -> "PresentLoad":
+        """From numbers by name, as a broker publishes them; a KeyError if one is missing."""
+        names = ("filters", "subscribers", "match", "bytes_in", "bytes_out", "stored")
+        filters, subscribers, match, bytes_in, bytes_out, stored = (values[name] for name in names)
+        together = bool(values["together"])
+        return cls(filters, subscribers, match, bytes_in, bytes_out, stored, together)
 
     def server(self, costs: BatchCosts) -> BatchServer:
         receivers = BatchReceivers(self.subscribers, self.match)

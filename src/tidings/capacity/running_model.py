@@ -17,7 +17,7 @@ True
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from tidings.capacity.arrays import refuse
 from tidings.capacity.batch_costs import FITTED, BatchCosts
@@ -81,7 +81,7 @@ class RunningModel:
             )
         load = parts["load"]
         try:
-            seen = PresentLoad(**load | {"together": bool(load["together"])})
+            seen = PresentLoad.from_values(load)
             costs, bounds = BatchCosts(**parts["cost_seconds"]), parts["capacity_interval"]
             error = (bounds["high"] - bounds["low"]) / 2 / capacity
         except (KeyError, TypeError) as failure:
@@ -116,7 +116,8 @@ class RunningModel:
         if seen.subscribers > 0 and (asked.subscribers, asked.filters_each) != (None, None):
             each = seen.filters / seen.subscribers if asked.filters_each is None else asked.filters_each
             changes["filters"] = each * (seen.subscribers if asked.subscribers is None else asked.subscribers)
-        load = replace(seen, **{name: value for name, value in changes.items() if value is not None})
+        values = asdict(seen) | {name: value for name, value in changes.items() if value is not None}
+        load = PresentLoad.from_values(values)
         if asked.body is not None:
             load = replace(load, bytes_out=max(0.0, seen.bytes_out + asked.body - seen.bytes_in))
         return load

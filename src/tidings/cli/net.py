@@ -15,6 +15,7 @@ from tidings.cli.queue.management import ManagementAccess, manages
 from tidings.errors import TidingsError, UsageError
 from tidings.localnet.member import Routing
 from tidings.localnet.network import LocalNetwork, LocalOptions
+from tidings.node.network.settings import UNICASTS
 from tidings.overlay.topology import generate as shapes
 from tidings.overlay.topology.draw import to_dot, to_text
 from tidings.overlay.topology.graph import Graph
@@ -58,6 +59,13 @@ def start(
         str, typer.Option(help="Policy of covering: none, active, lazy, packing or selective.")
     ] = "selective",
     encoding: Annotated[str, typer.Option(help=f"Encoding of interests: {', '.join(ENCODINGS)}.")] = "graded",
+    exact: Annotated[bool, typer.Option(help="Advertise exact filters; otherwise all is encoded.")] = True,
+    unicast: Annotated[str, typer.Option(help=f"Unicast protocol: {', '.join(UNICASTS)}.")] = "link-state",
+    broadcast_above: Annotated[int, typer.Option(min=0, help="Broadcast above this many destinations; 0: never.")] = 0,
+    merge: Annotated[bool, typer.Option("--merge", help="With covering: merge subscriptions of a broker.")] = False,
+    advertise: Annotated[
+        list[str] | None, typer.Option(help="With covering: topics that clients may publish to; repeatable.")
+    ] = None,
     delays: Annotated[bool, typer.Option(help="Delay links as the topology says.")] = False,
     namespaces: Annotated[
         bool, typer.Option(help="Use network namespaces and the topology's bandwidths (needs root).")
@@ -68,7 +76,7 @@ def start(
 
     Example: tidings net generate square+diagonal > square.toml && tidings net start square.toml
     """
-    way = Routing(routing, encoding=encoding, policy=policy)
+    way = Routing(routing, unicast, encoding, exact, policy, merge, tuple(advertise or (">",)), broadcast_above)
     options = LocalOptions(port=port, routing=way, delays=delays, namespaces=namespaces)
     network = LocalNetwork.create(folder, from_toml(read_text(topology, "E_TOPOLOGY")), options)
     network.start()

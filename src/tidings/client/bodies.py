@@ -21,7 +21,7 @@ Body: TypeAlias = bytes | str | dict[str, Any] | list[Any]
 CONTENT_TYPE, JSON, TEXT = "content-type", "application/json", "text/plain; charset=utf-8"
 
 
-def encode_body(body: Body, properties: Mapping[str, Value]) -> tuple[bytes, Mapping[str, Value]]:
+def encode_body(body: object, properties: Mapping[str, Value]) -> tuple[bytes, Mapping[str, Value]]:
     """The bytes of a body, and the properties with its content type; one that is given stays."""
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body), properties
@@ -46,7 +46,7 @@ def decode_body(body: bytes, properties: Mapping[str, Value]) -> Any:
         if kind.startswith("text/"):
             return body.decode(_charset(parameters))
     except (ValueError, LookupError, RecursionError) as error:  # of bytes, characters or JSON; an unknown character set
-        raise CodecError("E_BODY", f"the body is not {given}: {error}", position=0) from None
+        raise CodecError("E_BODY", f"the body is not {kind}: {error}", position=0) from None
     return body
 
 

@@ -9,7 +9,7 @@ a new one the client makes another of the same name, and replies that came in be
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -27,19 +27,14 @@ from tidings.protocols.native.frames import FrameType, control
 class Replies(ABC):
     """The client's methods for requests and replies."""
 
+    publish: Callable[..., Awaitable[Receipt]]
+    subscribe: Callable[..., Awaitable[Subscription]]
+
     def __init__(self) -> None:
         self._reply_queue = ""  # empty: none was made yet
         self._reply_opening = asyncio.Lock()
         self._reply_reader: asyncio.Task[None] | None = None
         self._awaited: dict[str, asyncio.Future[Delivery]] = {}  # by correlation id
-
-    @abstractmethod
-    async def publish(self, destination: str, properties: Any = None, body: Any = b"", **options: Any) -> Receipt:
-        """Send a message."""
-
-    @abstractmethod
-    async def subscribe(self, destination: str = "", **options: Any) -> Subscription:
-        """Subscribe to a destination."""
 
     @abstractmethod
     async def exchange(self, make: Any, *, repeatable: bool = True, done_code: str = "") -> dict[str, Value]:
@@ -62,7 +57,8 @@ class Replies(ABC):
         allowed = seconds("timeout", timeout)
         await self._open_replies()
         correlation_id = uuid4().hex
-        reply = self._awaited[correlation_id] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        self._awaited[correlation_id] = reply
         try:
             async with asyncio.timeout(allowed):
                 own = {"expires_in": allowed, "correlation_id": correlation_id, "reply_to": self._reply_queue}

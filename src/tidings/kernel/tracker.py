@@ -86,4 +86,7 @@ class Tracker:
 
 
 def _named(row: tuple[Any, ...]) -> TrackedFilter:
-    return TrackedFilter(KINDS[row[0]], *row[1:8], FORMS[row[8]], *row[9:])
+    kind, origin, peer, sequence, span, singles, ids, full, form, data, opened_ms, stored_ms = row
+    return TrackedFilter(
+        KINDS[kind], origin, peer, sequence, span, singles, ids, full, FORMS[form], data, opened_ms, stored_ms
+    )

@@ -97,8 +97,10 @@ ATTACHMENTS = Table(
     (
         Column("broker", Type.INT, "where"),
         Column("incarnation", Type.INT, "of its process"),
-        Column("kind", Type.TEXT, "subscriber, neighbour or era"),
-        Column("peer", Type.TEXT, "who; of an era the strategy that recorded"),
+        Column("kind", Type.TEXT, "subscriber, neighbour, publisher or era"),
+        Column(
+            "peer", Type.TEXT, "who; of a publisher its number and description, of an era the strategy that recorded"
+        ),
         Column("ms", Type.INT, "when, by the broker's clock"),
         Column("attached", Type.FLAG, "came or went"),
     ),

@@ -11,8 +11,10 @@ import json
 import re
 from collections.abc import Sequence
 from os import PathLike
+from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -65,6 +67,25 @@ def _has(table: DeltaTable | None, query: str, number: int) -> bool:
     """Reports whether the batch was committed before."""
     last = None if table is None else table.transaction_version(query)
     return last is not None and last >= number
+
+
+def read_archived(spark: SparkSession, uri: str | PathLike[str], **options: Any) -> DataFrame:
+    """The rows of a table that a stream of the source `tidings` fills, and what the broker has above its last offset.
+
+    The table has a column `offset`. Workers read its files; the broker is asked for the rest only, with the options
+    given here: those of the stream, whose filters have to be repeated on the result.
+    """
+    rows, place = read_delta(spark, uri), StoragePath.of(uri)
+    if "offset" not in rows.columns:
+        raise UsageError("E_SOURCE_COLUMN", f"{place.uri} has no column offset: add it to the schema of the stream")
+    table = DeltaTable(place.url)
+    actions = pa.table(table.get_add_actions(flatten=True))
+    known = actions["max.offset"].to_pylist() if "max.offset" in actions.column_names else []
+    if any(last is None for last in known):  # written without statistics
+        known = [row[0] for row in rows.agg({"offset": "max"}).collect()]
+    last = max((one for one in known if one is not None), default=0)
+    tail = spark.read.format("tidings").options(**options, startOffset=last).schema(rows.schema).load()
+    return rows.unionByName(tail)
 
 
 def read_delta(spark: SparkSession, uri: str | PathLike[str], version: int | None = None) -> DataFrame:

@@ -36,8 +36,8 @@ class EventTables(Protocol):
     def event_tree(
         self, name: str, up: Router, calls: bool, neighbours: Sequence[Router], parents: Sequence[str]
     ) -> None:
-        """Parameters: `up`, the next hop towards the rendezvous node, 0 there; `calls`, if that asks for all events;
-        and the neighbours and types in whose trees all events go on."""
+        """Sets a tree: `up`, the next hop towards the rendezvous node, 0 there; `calls`, if that asks for all events;
+        the neighbours and types in whose trees all events go on."""
 
     def drop_event_tree(self, name: str) -> None: ...
 

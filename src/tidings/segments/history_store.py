@@ -23,7 +23,13 @@ from tidings.segments.retention import SegmentRetention, mark, sweep
 from tidings.segments.tail import Tail
 from tidings.segments.tracking import attachment_row, entry_columns, read_attachments
 from tidings.segments.writer import SegmentWriter
-from tidings.tracking.recording.attachments import Attachment, AttachmentKind, relevant, since_of_last
+from tidings.tracking.recording.attachments import (
+    Attachment,
+    AttachmentKind,
+    relevant,
+    since_of_last,
+    without_old_publishers,
+)
 from tidings.tracking.recording.compact import compact
 from tidings.tracking.recording.history import FilterEncoding, HistoryEntry
 
@@ -51,11 +57,23 @@ class HistoryStore:
         self._last_ms = 0
         self.hindrances: list[StoreError] = []  # what could not be tidied at the start
         try:
-            self._tail = Tail(root / TAIL, broker)
+            self._tail, damage = self._open_tail(root / TAIL)
             self.archive = SegmentArchive(root, root / CATALOG, self._tail)
+            self.archive.damaged += damage
+            self._lost_tail = bool(damage)
         except BaseException:
             self._lock.close()
             raise
+
+    def _open_tail(self, path: Path) -> tuple[Tail, list[StoreError]]:
+        """Set aside if it cannot be read: of the time before, something is missing then."""
+        try:
+            return Tail(path, self._broker), []
+        except StoreError as error:
+            if error.code != "E_STORE_DAMAGED":
+                raise
+            path.rename(path.with_name(path.name + ".damaged"))
+            return Tail(path, self._broker), [error]
 
     def close(self) -> None:
         with suppress(StoreError):  # a full disk: it stays where it is
@@ -68,7 +86,7 @@ class HistoryStore:
         self._last_ms = now_ms
         self._set_damaged_aside(now_ms)
         try:
-            mark(self._root, HISTORIES, self._writer, 0)  # while there is room for it
+            mark(self._root, HISTORIES, self._writer, now_ms if self._lost_tail else 0)  # while there is room for it
             self._settle([], now_ms)
             self.maintain()
             self.retire(now_ms)
@@ -150,6 +168,7 @@ class HistoryStore:
         self._set_damaged_aside(now_ms)
         changes, old = read_attachments(self._root, self._broker), segments(self._root, ATTACHMENTS)
         if self._attachments_max is not None:
+            changes = without_old_publishers(changes, 2 * self._attachments_max)
             since_ms = since_of_last(changes, self._attachments_max)
             if since_ms > self.archive.since_ms:
                 mark(self._root, HISTORIES, self._writer, since_ms)

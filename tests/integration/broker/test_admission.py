@@ -95,7 +95,8 @@ def test_quantiles_of_classes() -> None:
 
 class Noted:
     def __init__(self) -> None:
-        self.heard_ms, self.window = now_ms(), None
+        self.heard_ms = now_ms()
+        self.window: int | None = None
 
     def bound_window(self, window: int | None) -> None:
         self.window = window

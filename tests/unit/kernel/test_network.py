@@ -198,7 +198,7 @@ def test_a_copy_needs_a_number_for_each_router() -> None:
         plane.forwarder.relay(2, [2, 3], [1], 1, 1, False, 1, 1, message(1, {}), 0)
 
 
-@pytest.mark.parametrize("flags", [3, 5, 7, 8, 9, 10, 16])
+@pytest.mark.parametrize("flags", [3, 5, 7, 8, 9, 10, 17, 24])
 def test_flags_that_exclude_each_other_break_the_link(flags: int) -> None:
     plane = Plane(1, encoding_of("vectors"), {2})
     payload = (12).to_bytes(4, "little") + bytes((3, flags)) + bytes(10) + message(1, {})

@@ -1,6 +1,8 @@
 """The tail keeps what was stored, merged, whatever happens to the process or the disk."""
 
 import random
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -97,13 +99,17 @@ def test_entries_of_two_processes_stay_apart(tmp_path: Path) -> None:
     assert tail.stored_ms() == {1: ids_at(0)[0].ms + 5, 2: ids_at(9)[0].ms + 5}
 
 
-def test_bytes_that_are_no_entries_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "tail"
-    Tail(path, 1).append([entry(PUBLISHED, 0, ids_at(0))])
+def test_bytes_that_are_no_entries_are_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / TAIL
     batch = b"\x00\x01\xff"
-    path.write_bytes(module.MAGIC + module._HEAD.pack(len(batch), module.zlib.crc32(batch)) + batch)
+    path.write_bytes(module.MAGIC + struct.pack("<II", len(batch), zlib.crc32(batch)) + batch)
     with pytest.raises(StoreError, match="E_STORE_DAMAGED"):
         Tail(path, 1)
+    store = HistoryStore(tmp_path, 1)
+    store.recover(START_MS)
+    assert [error.code for error in store.archive.damaged] == ["E_STORE_DAMAGED"]
+    assert store.archive.since_ms == START_MS
+    store.close()
 
 
 def test_a_tail_becomes_a_segment_when_it_is_large_old_or_left(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ public:
         return flags(connection);
     }
 
-    // The message that PublishCheck was about is refused: skip its frame.
+    // The message that PublishCheck was about is refused.
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
@@ -370,16 +370,15 @@ private:
                                          bool(message.flags & MessageView::Queue), std::string(message.destination)});
             return false;
         }
-        if (!(entry.frame_flags & perhaps_sent_flag)) {
-            if (out_.tracker() && out_.tracker()->names_another_broker(message.id)) [[unlikely]] {
-                fail(number, connection, Tracker::another_broker);
-                return true;
-            }
-            if (connection.finds_drift(message, now_ms)) out_.events.add(ClockDrift{number, id_time_ms(message.id)});
+        const bool again = entry.frame_flags & perhaps_sent_flag;
+        if (!again && DeliveryRecorder::names_another_broker(out_.tracker(), message.id)) [[unlikely]] {
+            fail(number, connection, DeliveryRecorder::another_broker());
+            return true;
         }
+        if (!again && connection.finds_drift(message, now_ms))
+            out_.events.add(ClockDrift{number, id_time_ms(message.id)});
         ++out_.stats.received;
-        // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python
-        // refuses.
+        // A session that is in no transaction, perhaps no longer after a reconnection, is refused by Python.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
             (message.typed() && !passes_event(connection, entry))) {
             out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
@@ -393,7 +392,7 @@ private:
         return true;
     }
 
-    // True for an event that fits its type and takes the path of plain messages; any other is handed to Python.
+    // An event that fits its type and takes the path of plain messages. Others are Python's: refused, stored or known.
     bool passes_event(const Connection& connection, const Entry& entry) const {
         if (!connection.events || (entry.frame_flags & perhaps_sent_flag)) return false;
         if (network_ && ((entry.message.flags & MessageView::Persistent) || network_->hands_up())) return false;

@@ -23,21 +23,9 @@
 #include "tidings/support/error.hpp"
 #include "tidings/tracking/marks.hpp"
 #include "tidings/tracking/stored_content.hpp"
+#include "tidings/tracking/tracker_options.hpp"
 
 namespace tidings {
-
-struct TrackerOptions {
-    uint32_t broker = 0;
-    bool exact = false;  // keep the ids themselves; capacity is then that of a buffer
-    bool runs = false;   // … as runs, handed out as a filter if that is smaller
-    uint64_t bits = 65536;
-    uint32_t hashes = 16;
-    uint64_t capacity = 2521;
-    uint32_t doublings = 0;  // of bits and capacity, for histories that fill filters too fast
-    int64_t skew_ms = 250, jitter_ms = 0, persist_ms = 1000;
-    bool retain = true;     // a filter stored on time goes on being filled
-    bool forwards = false;  // a history for each neighbour too
-};
 
 class Tracker {
 public:
@@ -87,15 +75,6 @@ public:
         std::memcpy(&origin, id + 4, 4);
         return __builtin_bswap32(origin);
     }
-
-    // Only messages that are sent again may: their publisher was connected there. A publisher that wrote any broker into
-    // its ids could hide them from traces.
-    bool names_another_broker(const uint8_t* id) const {
-        const uint32_t broker = broker_in(id);
-        return broker != options_.broker && broker != unknown_origin;
-    }
-    static constexpr CodecError another_broker{
-        "E_MESSAGE_ORIGIN", "the message's id names another broker; use the broker and publisher of the WELCOME", 0};
 
     // ---- recording; `id` has 16 bytes
 

@@ -6,10 +6,12 @@ present, so a broker with a million queues still answers quickly.
 
 import json
 import os
+import platform
 import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
+from importlib.metadata import version
 
 from tidings.broker.broker_view import BrokerView
 from tidings.broker.http.network_status import copy_counts
@@ -85,6 +87,7 @@ class Metrics:
 
     def metrics(self) -> HttpPage:
         text, broker = _Text(), self._view()
+        _build(text, broker)
         _traffic(text, broker)
         _clients(text, broker)
         _mailboxes(text, broker)
@@ -120,6 +123,22 @@ class Metrics:
         if ended:
             state["failure"] = ended
         return HttpPage(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
+
+    def live(self) -> HttpPage:
+        """503 if only a restart helps: something in the broker that had to go on has ended."""
+        failure = self._view().failure
+        return HttpPage(f"{failure}\n", status=503) if failure else HttpPage("live\n")
+
+    def ready(self) -> HttpPage:
+        """503 while the broker serves no clients: it starts, stops or has failed."""
+        broker = self._view()
+        ready = broker.ready and not broker.failure
+        return HttpPage("ready\n") if ready else HttpPage("not ready\n", status=503)
+
+
+def _build(text: _Text, broker: BrokerView) -> None:
+    labels = {"version": version("tidings"), "python": platform.python_version(), "broker": broker.name}
+    text.add("build_info", "gauge", "Version of the broker; always 1.", [(labels, 1)])
 
 
 def _traffic(text: _Text, broker: BrokerView) -> None:
@@ -180,6 +199,12 @@ def _mailboxes(text: _Text, broker: BrokerView) -> None:
     _each(text, "mailbox_waiting", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
     _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
     _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
+    _each(
+        text,
+        "mailbox_given",
+        "Deliveries since the broker started, repeated ones included.",
+        [(one, one.given) for one in shown],
+    )
     _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
 
 

@@ -9,6 +9,7 @@ The estimator needs SciPy, which takes 46 MB when it is loaded: it is imported w
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -124,5 +125,5 @@ def _work(elapsed_s: float, before: Counters, after: Counters) -> "Work":
     )
 
 
-def _samples(label: str, values: dict[str, float]) -> list[tuple[dict[str, str], float]]:
+def _samples(label: str, values: dict[str, float]) -> list[tuple[Mapping[str, str], float]]:
     return [({label: name}, float(value)) for name, value in values.items()]

@@ -115,7 +115,7 @@ class CapacityPane:
             self._answer.clear()
             self._costs, self._answered = None, False
             return
-        self._costs, self._load = BatchCosts(**said["cost_seconds"]), present_load(said["load"])
+        self._costs, self._load = BatchCosts(**said["cost_seconds"]), PresentLoad.from_values(said["load"])
         waiting = said.get("waiting_seconds", {})
         self._figures.set(
             {
@@ -193,10 +193,6 @@ def compared(broker: BrokerSnapshot, said: dict[str, Any]) -> list[dict[str, str
             "actual": seconds_text(broker.rates.utilisation / rate if rate else None),
         },
     ]
-
-
-def present_load(said: dict[str, float]) -> PresentLoad:
-    return PresentLoad(**said | {"together": bool(said["together"])})
 
 
 def asked_server(costs: BatchCosts, load: PresentLoad, asked: WhatIf) -> BatchServer:

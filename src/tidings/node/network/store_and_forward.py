@@ -128,6 +128,8 @@ class StoreAndForward:
     def accept(self, message: bytes, routers: Iterable[Router], expires_ms: int, *, repeated: bool = False) -> None:
         """Take responsibility for a message that enters here, once the batch that is being gathered is on disk.
         `repeated`: its publisher may have sent it before."""
+        if not self.destinations_known or UNKNOWN in self._todo:  # behind those that wait for their destinations
+            routers = (UNKNOWN,)
         self._store(message, self.numbering.take(routers, repeated=repeated), expires_ms, self._hops_max)
 
     def _store(self, message: bytes, numbers: CopyNumbers, expires_ms: int, hops: int) -> None:
@@ -356,8 +358,9 @@ class StoreAndForward:
                 if len(self._absent) == self._load_max:
                     return
                 continue
-            routers = tuple(set(self._plane.destinations(item.message)) - item.todo - {UNKNOWN})
-            self._put_back([(item, routers)])
+            if routers := self._plane.destinations(item.message):
+                numbers = self.numbering.take(routers, repeated=item.numbers.repeated)
+                self._store(item.message, numbers, item.expires_ms, self._hops_max)
             self._done_with(item, (UNKNOWN,))
             self._maybe_finish(item)
 

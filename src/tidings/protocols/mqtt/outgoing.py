@@ -5,7 +5,7 @@ outlives its connection a message's packet id follows from its message id. So a 
 connection or a crash of the broker, comes with the packet id that it had; what else has that packet id waits until
 it is free. Packet ids between PUBREC and PUBCOMP are in a record with their message ids, written before PUBREL:
 
-    PUBLISH ──► PUBREC ──► KEEP mqtt/out ──on disk──► acknowledged, PUBREL ──► PUBCOMP ──► KEEP ──on disk──► id free
+    PUBLISH ──► PUBREC ──► KEEP mqtt/out and acknowledged ──on disk──► PUBREL ──► PUBCOMP ──► KEEP ──on disk──► id free
 """
 
 import struct
@@ -201,7 +201,10 @@ class Outgoing:
             message.received = True
             if self._persistent:
                 self._received_ids.add(message.message_id)
-                self._record.changed(lambda: self._release(packet.packet_id, message))
+                subscription, ack = message.subscription, (message.number, message.tag)
+                open = subscription is not None and not subscription.ended and message.tag > 0
+                self._record.changed(lambda: self._release(packet.packet_id, message), ack=ack if open else None)
+                message.tag = 0
             else:
                 self._release(packet.packet_id, message)
 

@@ -102,7 +102,7 @@ class AttachmentMap:
 
 
 def since_of_last(changes: Iterable[Attachment], past_max: int) -> int:
-    """The time from which on at most that many have detached; 0: there are no more in all."""
+    """The time from which on at most that many have detached, publishers aside; 0: there are no more in all."""
     attached: set[tuple[AttachmentKind, str]] = set()
     ends: list[int] = []
     for change in changes:
@@ -110,12 +110,22 @@ def since_of_last(changes: Iterable[Attachment], past_max: int) -> int:
         if change.kind is AttachmentKind.ERA:
             ends += [change.ms] * len(attached)
             attached.clear()
+        elif change.kind is AttachmentKind.PUBLISHER:
+            continue
         elif change.attached:
             attached.add(about)
         elif about in attached:
             attached.remove(about)
             ends.append(change.ms)
     return ends[-past_max - 1] + 1 if len(ends) > past_max else 0
+
+
+def without_old_publishers(changes: Iterable[Attachment], count_max: int) -> list[Attachment]:
+    """Without the first publishers, if there are more changes of publishers than this: a trace lacks a name then."""
+    kept = list(changes)
+    publishers = [number for number, change in enumerate(kept) if change.kind is AttachmentKind.PUBLISHER]
+    gone = set(publishers[: max(len(publishers) - count_max, 0)])
+    return [change for number, change in enumerate(kept) if number not in gone]
 
 
 def relevant(changes: Iterable[Attachment], since_ms: int) -> list[Attachment]:

@@ -267,9 +267,18 @@ class Recorder:
             if finding.held:
                 subscribers.append(Statement(peer, finding.probability))
         incomplete = self._incomplete(inquiry, archive)  # asked last: what is missing may have shown only now
-        statements = (neighbours, forwarded, tuple(subscribers))
-        about = (filters, incomplete, entered.held, publisher)
-        return TraceAnswer(self.broker, TraceVerdict.HELD, found.probability, *statements, *about)
+        return TraceAnswer(
+            self.broker,
+            TraceVerdict.HELD,
+            found.probability,
+            neighbours,
+            forwarded,
+            tuple(subscribers),
+            filters,
+            incomplete,
+            entered.held,
+            publisher,
+        )
 
     def unsure(self, inquiry: Inquiry) -> TraceAnswer:
         """The answer of a broker whose archive cannot be read."""

@@ -108,11 +108,13 @@ def test_a_real_broker_tells_how_busy_it_is_and_that_it_is_measuring(tmp_path: P
 
         await eventually(up, 30)
         async with connect(f"tidings://127.0.0.1:{port}") as client:
-            await client.subscribe("ticks.>")
+            subscription = await client.subscribe("ticks.>")
 
             async def told() -> bool:
                 for _ in range(50):
                     await client.publish("ticks.a", {"n": 1})
+                for _ in range(50):
+                    await subscription.receive(10)
                 return "tidings_capacity_measuring" in await asyncio.to_thread(page)
 
             await eventually(told, 60)

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hardening.support.node_driver import DrivenClient, NodeDriver
@@ -19,7 +20,7 @@ ALL = DestinationPattern.parse("queue:q.>")
 OVERFLOWS = list(Overflow)
 
 
-def driver_of(*policies: QueuePolicy, **settings: object) -> NodeDriver:
+def driver_of(*policies: QueuePolicy, **settings: Any) -> NodeDriver:
     return NodeDriver(settings=replace(NodeSettings(), policies=policies, **settings))
 
 

@@ -9,6 +9,7 @@ from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.model.selector.program import run
+from tidings.model.values import Value
 from tidings.routing.hermes.type_filters import FEW, TypeFilters
 
 SELECTORS = [
@@ -28,7 +29,7 @@ PREDICATES = [Selector(one).predicate for one in SELECTORS]
 def test_the_index_agrees_with_looking_at_each(changes: list[Predicate], x: int, y: str) -> None:
     index, kept = TypeFilters(), dict[Predicate, None]()
     message = encode_message(Message(Destination("t"), {"x": x, "y": y}))
-    attributes = {"x": x, "y": y, "JMSPriority": 4}
+    attributes: dict[str, Value] = {"x": x, "y": y, "JMSPriority": 4}
     for predicate in [*changes, *changes[: len(changes) // 2]]:
         if predicate in kept:
             del kept[predicate]
