@@ -31,6 +31,7 @@ from tidings.node.completions import (
     OfferMessage,
     PublishEvent,
     ReleaseCopy,
+    ReleaseEvent,
     RememberEntry,
     TakeRelay,
 )
@@ -111,6 +112,7 @@ class Completer:
             case (
                 ForwardMessage()
                 | CarryEvent()
+                | ReleaseEvent()
                 | RememberEntry()
                 | DeliverRelayed()
                 | HoldCopy()
@@ -132,6 +134,8 @@ class Completer:
             case CarryEvent(seq, message):
                 if error is None:
                     network.event_custody.add(seq, message)
+            case ReleaseEvent(tag):
+                network.event_custody.release(tag, error)
             case RememberEntry(message_id):
                 if error is not None:
                     network.store_and_forward.forget(message_id)

@@ -207,6 +207,13 @@ class CarryEvent(NamedTuple):
     message: bytes
 
 
+class ReleaseEvent(NamedTuple):
+    """Durable: copies of an event for brokers that were away wait in the store, so that its custody ends. Refused: the
+    routing scheme carries it again. Crash: the same, if it was still in custody."""
+
+    tag: bytes
+
+
 class RememberEntry(NamedTuple):
     """Durable: nothing. Refused: the id of an event that was published here is forgotten. Crash: the id is in the
     notes of the batch."""
@@ -274,6 +281,7 @@ RelayCompletion: TypeAlias = TakeRelay | ConfirmHandOver
 NetworkCompletion: TypeAlias = (
     ForwardMessage
     | CarryEvent
+    | ReleaseEvent
     | RememberEntry
     | DeliverRelayed
     | HoldCopy

@@ -214,6 +214,18 @@ def forward(driver: Driver) -> None:
     driver.step(Turn())
 
 
+def keep_event(driver: Driver) -> None:
+    """For a broker that is away, once all others have it."""
+    event, network = persistent("@type.Trade.event"), driver.network
+    network.event_custody.accept(event)
+    driver.step(Turn())
+    driver.write()
+    driver.step(Turn())
+    network.store_and_forward.accept(event, [3], 0)
+    network.event_custody.safe(event[4:20], kept=True)
+    driver.step(Turn())
+
+
 def relay(driver: Driver) -> None:
     driver.relay(1)
 
@@ -273,6 +285,10 @@ def consumers(driver: Driver) -> object:
 def events(driver: Driver) -> object:
     known = driver.network.store_and_forward.missing(persistent()[4:20]) is None
     return driver.said(driver.one), driver.said(driver.two), len(driver.network.event_custody), known
+
+
+def in_custody(driver: Driver) -> object:
+    return len(driver.network.event_custody), len(driver.network.store_and_forward)
 
 
 def in_transit(driver: Driver) -> object:
@@ -338,6 +354,7 @@ CASES += [
         records.AnswerRecall, recall, answers, (["done", "accepted"], 1), (["done", "refused E_STORE_FULL"], 0), ([], 1)
     ),
     Case(records.ForwardMessage, forward, in_transit, 1, 0, 1),
+    Case(records.ReleaseEvent, keep_event, in_custody, (0, 1), (1, 0), (1, 1)),
     Case(records.DeliverRelayed, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
     Case(records.HoldCopy, relay_to_empty_store, held, (["taken 1"], 1, 0), ([], 0, 0), ([], 1, 0)),
     Case(records.ReleaseCopy, release, held, ([], 0, 1), ([], 1, 0), ([], 0, 1)),

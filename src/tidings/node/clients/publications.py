@@ -188,7 +188,7 @@ class Publications:
             return True
         if self._network.scheme_forwarding.events is not None and is_event(message):
             self._network.event_custody.accept(message)
-        if routers := self._plane.destinations(message):
+        elif routers := self._plane.destinations(message):
             self._network.store_and_forward.accept(message, routers, expires_ms_of(message))
         return False
 

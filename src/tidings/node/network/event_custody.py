@@ -5,13 +5,16 @@ Between brokers nothing of an event is on disk: whoever passed it on keeps it un
 again after a restart.
 
     accept ──► store ──► waiting ──take──► under way ──safe──► gone
+                            ▲                    └── copies for brokers that are away ──► store ──release──► gone
+                            └────────────────────────────────────────────────────────refused─┘
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
-from tidings.node.completions import CarryEvent
+from tidings.errors import TidingsError
+from tidings.node.completions import CarryEvent, ReleaseEvent
 from tidings.node.encoded_message import ID, expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
@@ -27,7 +30,7 @@ class EventCustody:
         self._journal, self._service, self._window_bytes, self._load_max = journal, service, window_bytes, load_max
         self._box = 0  # the number under which the store keeps events
         self._waiting: dict[int, bytes | None] = {}  # by seq, in order; None: only the store has it
-        self._under_way: dict[bytes, tuple[int, int]] = {}  # by tag: seq and size
+        self._under_way: dict[bytes, tuple[int, bytes]] = {}  # by tag: seq and message
         self.expired = 0
         self._bytes = 0  # of those under way
         self._memory_bytes = 0  # of those waiting
@@ -79,14 +82,28 @@ class EventCustody:
                 self.expired += 1
                 self._journal.change(Acked(self._box, (seq,)))
                 continue
-            self._under_way[message[ID]] = (seq, len(message))
+            self._under_way[message[ID]] = (seq, message)
             self._bytes += len(message)
             yield message
 
-    def safe(self, tag: bytes) -> None:
-        seq, size = self._under_way.pop(tag)
-        self._bytes -= size
-        self._journal.change(Acked(self._box, (seq,)))
+    def message(self, tag: bytes) -> bytes:
+        """One that is under way."""
+        return self._under_way[tag][1]
+
+    def safe(self, tag: bytes, *, kept: bool) -> None:
+        """It is with all that the scheme knows of; `kept`: and copies for others are in the batch that is gathered."""
+        if kept:
+            self._journal.then(ReleaseEvent(tag))
+        else:
+            self.release(tag, None)
+
+    def release(self, tag: bytes, error: TidingsError | None) -> None:
+        seq, message = self._under_way.pop(tag)
+        self._bytes -= len(message)
+        if error is None:
+            self._journal.change(Acked(self._box, (seq,)))
+        else:
+            self.add(seq, message)
 
     def add(self, seq: int, message: bytes) -> None:
         """In memory as long as there is room; otherwise it is read again when its turn comes."""

@@ -23,7 +23,9 @@ from tidings.kernel.events import Relayed
 from tidings.model.codec import decode_predicate
 from tidings.node.completions import Copy
 from tidings.node.effects import LinkEffect as DriverEffect
+from tidings.node.encoded_message import expires_ms_of
 from tidings.node.mailboxes.journal import Journal
+from tidings.node.network.absences import Absences
 from tidings.node.network.copy_numbers import CopyNumbers, new_epoch
 from tidings.node.network.datagrams import Datagrams
 from tidings.node.network.event_custody import EventCustody
@@ -110,6 +112,7 @@ class Network:
             self.event_custody,
             self._routed,
         )
+        self._absences = Absences(max(2 * settings.hermes.refresh_ms, settings.hermes.settle_ms))
         self._questions: dict[int, int] = {}  # Pan's token of a request -> the scheme's
 
     # --- doors ----------------------------------------------------------------------------------------------------
@@ -381,6 +384,7 @@ class Network:
                 case Send(neighbour=neighbour, message=message):
                     self._channels.say(neighbour, message)
                 case Install(table=table):
+                    self._absences.routed(self.clock.now, self.unicast.reachable())
                     self._routed(self.scheme.routed(self.clock.now, table))
                 case Deliver():
                     self._routed(self.scheme.learn(self.clock.now, effect))
@@ -392,13 +396,22 @@ class Network:
                     self._questions[number] = token
                     self._panned(said)
                 case Safe(tag=tag):
-                    self.event_custody.safe(tag)
+                    self._event_safe(tag)
                 case Passed(id=id, to=to):
                     self.scheme_forwarding.passed.append((id, to))
                 case SetTimer() | Report():
                     self.out.append(effect)
                 case _:
                     assert_never(effect)
+
+    def _event_safe(self, tag: bytes) -> None:
+        """It is with all that the trees know of. Brokers that are away and have mailboxes for it get it as they get any
+        other message."""
+        event = self.event_custody.message(tag)
+        routers = self._absences.away(self.clock.now, self._plane.destinations(event))
+        if routers:
+            self.store_and_forward.accept(event, routers, expires_ms_of(event))
+        self.event_custody.safe(tag, kept=bool(routers))
 
     def _panned(self, effects: list[LinkEffect]) -> None:
         """Carry out effects of Pan, and pass on what it brought for the scheme: one after the other, for what this

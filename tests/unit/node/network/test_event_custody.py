@@ -63,7 +63,7 @@ def test_an_event_is_stored_sent_and_forgotten_when_it_is_safe() -> None:
     journal.write(waiting)
     assert list(waiting.take(5)) == [event(1)]
     assert (list(waiting.take(5)), len(waiting)) == ([], 1)
-    waiting.safe(event(1)[4:20])
+    waiting.safe(event(1)[4:20], kept=False)
     assert (journal.records[-1], len(waiting)) == (Acked(7, (1,)), 0)
 
 
@@ -75,7 +75,7 @@ def test_only_so_much_is_under_way_or_in_memory_and_the_rest_is_read_again() -> 
     journal.write(waiting)
     assert list(waiting.take(5)) == [messages[1], messages[2]]  # one more may begin while there is room
     assert waiting.wanted() == []
-    waiting.safe(messages[1][4:20])
+    waiting.safe(messages[1][4:20], kept=False)
     assert waiting.wanted() == [3, 4, 5]
     found = {3: messages[3], 4: messages[4], 99: b"of somebody else"}
     waiting.loaded(found)
