@@ -37,7 +37,7 @@ def execute(block: Block, broker: BrokerThread, names: dict[str, Any]) -> None:
 def test_streams_read_and_publish(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patiently: Callable[..., Any]
 ) -> None:
-    reading, storing, querying, publishing = of("docs/howto/spark.md", "python")
+    reading, storing, querying, archived, publishing = of("docs/howto/spark.md", "python")
     (again,) = of("docs/pipeline.md", "python")[1:]
 
     def run() -> tuple[object, object]:
@@ -61,6 +61,8 @@ def test_streams_read_and_publish(
                         query.stop()
             execute(querying, broker, names)
             assert [row.price for row in spark.sql("SELECT * FROM ticks").collect()] == [50.0, 150.0]
+            execute(archived, broker, names)
+            assert names["archive"].count() == 2
             message = alerts.receive(timeout=60)
             assert message is not None
             return message.properties["stock"], message.properties["price"]
