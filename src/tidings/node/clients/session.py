@@ -58,8 +58,8 @@ class OpenTransaction:
     messages: list[bytes] = field(default_factory=list)
     acks: list[tuple[Mailbox, list[BacklogPosition]]] = field(default_factory=list)  # with nobody until its end
     returned: list[Returned] = field(default_factory=list)
-    bytes: int = 0
     records: dict[str, bytes] = field(default_factory=dict)  # of the client, from the commit on
+    bytes: int = 0
     failure: TidingsError | None = None  # the first thing that went wrong: commit will say so
 
 
