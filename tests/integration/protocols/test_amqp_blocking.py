@@ -112,6 +112,36 @@ def test_a_selector_receives_what_it_selects(connect: Connect) -> None:
     assert nothing_there(receiver)
 
 
+class SqlFilter(Filter):
+    """As users of RabbitMQ 4 write it."""
+
+    def __init__(self, expression: str) -> None:
+        super().__init__({symbol("sql"): Described(symbol("amqp:sql-filter"), expression)})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "properties.subject = 's'",
+        "header.priority > 4 AND p.correlation_id = 'c'",
+        "application_properties.n = 1",
+        "n < 2",
+    ],
+)
+def test_a_sql_filter_names_fields_by_their_section(connect: Connect, expression: str) -> None:
+    topic = name("topic")
+    receiver = connect().create_receiver(topic, credit=10, options=SqlFilter(expression))
+    sender = connect().create_sender(topic)
+    sender.send(Message(body="no", properties={"n": 2}))
+    sender.send(Message(body="yes", subject="s", correlation_id="c", priority=7, properties={"n": 1}))
+    assert receive(receiver).body == "yes"
+
+
+def test_a_sql_filter_on_a_field_that_cannot_be_filtered_is_refused(connect: Connect) -> None:
+    with pytest.raises(LinkDetached, match="a filter cannot name"):
+        connect().create_receiver(name("topic"), options=SqlFilter("properties.to = 'x'"))
+
+
 @pytest.mark.parametrize(
     "selector",
     ["JMSType = 's'", "JMSCorrelationID = 'c'", "JMSReplyTo = 'queue:r'", "JMSDeliveryMode = 'PERSISTENT'"],

@@ -13,7 +13,9 @@ from tidings.node.requests import AckMode
 from tidings.protocols.amqp.address import read_address
 from tidings.protocols.amqp.context import Context, capabilities_of, object_of
 from tidings.protocols.amqp.sections import AmqpValue, encode_value
+from tidings.protocols.amqp.sql_filter import to_selector
 
+SQL = (symbol("amqp:sql-filter"), ulong(0x0000000000000120))
 SELECTOR = (symbol("apache.org:selector-filter:string"), ulong(0x0000468C00000004))
 NO_LOCAL = (symbol("apache.org:no-local-filter:list"), ulong(0x0000468C00000003))
 LIFETIME, DELETE_ON_CLOSE = symbol("lifetime-policy"), ulong(0x2B)
@@ -95,11 +97,11 @@ def _filters(given: AmqpValue) -> Filters:
     selector, no_local, applied = "", False, {}
     for name, one in given.items() if isinstance(given, dict) else ():
         descriptor = one.descriptor if isinstance(one, Described) else name
-        if descriptor in SELECTOR:
+        if descriptor in SELECTOR or descriptor in SQL:
             value = one.value if isinstance(one, Described) else one
             if not isinstance(value, str):
                 raise RemoteProtocolError("E_AMQP_FILTER", "a selector filter must be a string", fatal=False)
-            selector = _both(selector, str(value))
+            selector = _both(selector, to_selector(value) if descriptor in SQL else str(value))
         elif descriptor in NO_LOCAL:
             no_local = True
         else:
