@@ -131,6 +131,7 @@ trace-kills: setup  ## kill -9 a broker that records, again and again, then trac
 
 spark-kills: setup  ## kill -9 drivers of Spark jobs and streams, and run them again (KILLS=20)
 	$(BIN)/python -m hardening.kills.spark $(or $(KILLS),20)
+	$(BIN)/python -m hardening.kills.spark_delta $(or $(KILLS),20)
 
 load: setup  ## half frames, changing subscriptions, one that never reads, a soak: what a broker must bear (MINUTES=30)
 	$(BIN)/python -m hardening.load.scenarios half 5000 $(HARDENING)/load.json

@@ -8,6 +8,7 @@ is that of the medians.
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -30,6 +31,17 @@ def measure(server: TidingsServer, point: Point, number: int) -> tuple[float, fl
     return result["cpu_us"], result["received_per_s"]
 
 
+def median_pair(
+    pairs: Sequence[tuple[tuple[float, float], tuple[float, float]]], names: tuple[str, str]
+) -> dict[str, float]:
+    """The medians of what `measure` found at two servers."""
+    return {
+        f"{name}_{unit}": median(pair[which][place] for pair in pairs)
+        for place, unit in enumerate(("us", "per_s"))
+        for which, name in enumerate(names)
+    }
+
+
 def compare(kind: type[TidingsServer], before: str, wanted: list[Point], runs: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     number = 0
@@ -41,9 +53,8 @@ def compare(kind: type[TidingsServer], before: str, wanted: list[Point], runs: i
             for _ in range(runs):
                 number += 2
                 pairs.append((measure(old, point, number), measure(new, point, number + 1)))
-            cpu = [median(pair[which][0] for pair in pairs) for which in (0, 1)]
-            rate = [median(pair[which][1] for pair in pairs) for which in (0, 1)]
-            found[point.name] = {"before_us": cpu[0], "now_us": cpu[1], "before_per_s": rate[0], "now_per_s": rate[1]}
+            row = found[point.name] = median_pair(pairs, ("before", "now"))
+            cpu, rate = (row["before_us"], row["now_us"]), (row["before_per_s"], row["now_per_s"])
             print(
                 f"{kind.name:14} {point.name:28} {cpu[0]:8.3f} -> {cpu[1]:8.3f} µs ({cpu[1] / cpu[0]:.3f})   "
                 f"{rate[0]:10,.0f} -> {rate[1]:10,.0f}/s ({rate[1] / rate[0]:.3f})",

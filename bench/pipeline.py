@@ -95,7 +95,7 @@ def measure_replay(folder: Path, quick: bool) -> list[dict[str, object]]:
             again = replace(run.config, replay=replace(run.config.replay, name="again"))  # workers have their matcher
         with open_run(again) as run:
             one = cost(messages, lambda run=run: run_job(run, "replay"))  # type: ignore[misc]
-            kernel_s = kernel_seconds(run.generated(SUBSCRIPTIONS).folders(), min(messages, 20_000))
+            kernel_s = kernel_seconds(run.generated(SUBSCRIPTIONS).paths(), min(messages, 20_000))
         share = kernel_s * messages / one.cpu_s
         found.append({"subscriptions": subscriptions, "first": warm.shown(), **one.shown(), "kernel_share": share})
     spark.stop()

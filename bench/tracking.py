@@ -20,8 +20,9 @@ from tidings.segments.archive import SegmentArchive
 from tidings.segments.tracking import entry_row
 from tidings.segments.writer import SegmentWriter
 from tidings.tracking.plan.assistant import best_shape
-from tidings.tracking.plan.paper import PUBLISHERS, RATE_PER_S, TABLE_2, PaperConfiguration
+from tidings.tracking.plan.paper import PUBLISHERS, RATE_PER_S, RUNS, TABLE_2, PaperConfiguration
 from tidings.tracking.query.archive import Archive, MemoryArchive
+from tidings.tracking.recording.compact import compact
 from tidings.tracking.recording.history import (
     BloomHistory,
     BloomSettings,
@@ -33,7 +34,7 @@ from tidings.tracking.recording.history import (
     Mode,
 )
 from tidings.tracking.recording.recorder import Recorder, TrackingSettings
-from tidings.tracking.recording.strategies import AsyncStrategy, strategy
+from tidings.tracking.recording.strategies import AsyncStrategy, RunStrategy, strategy
 
 BATCH = 1000
 START_MS = 1_762_000_000_000
@@ -122,6 +123,15 @@ def storage() -> list[dict[str, Any]]:
             }
         made["stores_per_s"] = len(entries if row.settings is None else rotated) / SECONDS
         rows.append(made)
+    entries = replay(RunStrategy().open(KEY), RUNS.persist_s)
+    sizes = {
+        "raw": sum(len(entry.data) for entry in entries),
+        "gzip": sum(len(zlib.compress(entry.data)) for entry in entries),
+        "kept": sum(len(entry.data) for entry in compact(entries)),
+    }
+    count = sum(entry.count for entry in entries)
+    rows.append(describe(RUNS) | {name: size / count for name, size in sizes.items()})
+    rows[-1]["stores_per_s"] = len(entries) / SECONDS
     return rows
 
 

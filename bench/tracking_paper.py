@@ -30,7 +30,7 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageIdSource
 from tidings.protocols.native.frames import FrameSplitter, FrameType, control
-from tidings.tracking.plan.paper import PUBLISHERS, RATE_PER_S, SUBSCRIBERS, TABLE_2, TOPICS, PaperConfiguration
+from tidings.tracking.plan.paper import PUBLISHERS, RATE_PER_S, RUNS, SUBSCRIBERS, TABLE_2, TOPICS, PaperConfiguration
 
 STEP_SECONDS = 0.01
 TOPICS_EACH = 10
@@ -42,6 +42,8 @@ def keys_of(row: PaperConfiguration) -> dict[str, object] | None:
     if row.strategy == "none":
         return None
     keys: dict[str, object] = {"strategy": row.strategy, "persist_ms": 1000 * row.persist_s}
+    if row.strategy == "runs":
+        return keys
     if row.settings is None:
         return keys | {"buffer_bytes": row.buffer_bytes}
     shape = row.settings
@@ -197,7 +199,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, default=0.0, help="of each configuration, at least")
     arguments = parser.parse_args()
-    wanted = [row for row in TABLE_2 if not arguments.quick or (row.persist_s <= 1 and row.accuracy != "99%")]
+    wanted = [row for row in (*TABLE_2, RUNS) if not arguments.quick or (row.persist_s <= 1 and row.accuracy != "99%")]
     rows = []
     for row in wanted:
         rows.append(measure(row, arguments.seconds or (5.0 if arguments.quick else 30.0)))

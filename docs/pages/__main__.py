@@ -4,12 +4,13 @@ import re
 import sys
 from pathlib import Path
 
-from docs.pages import api, benchmarks, blocks, cli, metrics
+from docs.pages import api, benchmarks, blocks, cli, metrics, tables
 
 PAGES = {
     "cli": cli.page,
     "api": api.page,
     "metrics": metrics.page,
+    "tables": tables.page,
     "benchmarks": benchmarks.page,
     "tested": blocks.page,
 }

@@ -50,15 +50,15 @@ HEADER = '''"""The blocking client: for scripts, threads and the interactive pro
         for message in ticks: ...
 
 Generated from the asynchronous client by docs/pages/blocking_client.py; do not edit. One event loop on a thread of its
-own serves all blocking clients of the process. A process that is forked makes clients of its own: those of its parent
-are closed there (E_FORKED).
+own serves all blocking clients of the process. In a forked process those of its parent are closed (E_FORKED).
 """
 
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from tidings.client.blocking import iterate, open_client, receive, result_of
+from tidings.client.bodies import Body
+from tidings.client.blocking import blocking, iterate, open_client, receive, result_of
 from tidings.client.client import WINDOW
 from tidings.client.factory import connect as connect_async
 from tidings.client.queue import Browsed
@@ -186,6 +186,8 @@ def _result(type_name: str, call: str) -> str:
             return call
         case "Receipt":
             return f"got = {call}\n        return Receipt(got.message_id, got.confirmation)"
+        case "Delivery":
+            return f"return blocking({call}, Delivery)"
         case _ if type_name in BLOCKING:
             return f"return {type_name}({call})"
     return f"return {call}"
@@ -222,6 +224,9 @@ def _passed(tree: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 def _document(of: Any, indent: int) -> str:
     text = inspect.getdoc(of) or ""
     assert text, f"{of} needs a docstring"
+    text, _, more = text.partition("\n\n")
+    if more:
+        text += f"\n\nThe asynchronous `{of.__name__}` says more."
     text = text.replace("`async with`", "`with`").replace("await ", "").replace("For asyncio", "Blocking")
     text = text.replace("An asynchronous iterator", "An iterator").replace("The asyncio client", "The blocking client")
     end = "\n" if "\n" in text else ""

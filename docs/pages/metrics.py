@@ -47,7 +47,7 @@ def page() -> str:
         rows.append(f"| `tidings_{name}` | {kind} | {label} | {meaning} |")
     intro = (
         "`/metrics` of a broker, for Prometheus (text format 0.0.4); [configuration](../configuration.md) says where it "
-        "listens. `/health` answers 200 or 503, `/network` says as JSON what a broker sees of its network."
+        "listens. `/health`, `/live` and `/ready` answer 200 or 503, `/network` says as JSON what a broker sees of its network."
     )
     return "\n\n".join(["# Metrics", intro, "\n".join(rows)]) + "\n"
 

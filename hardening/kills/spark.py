@@ -57,7 +57,7 @@ def hurt_jobs(root: Path, kills: int, rng: random.Random) -> int:
     assert status == 0, told
     for stored in (StoredTable(StoragePath.of(drawn).under("generated"), table) for table in (MESSAGES, SUBSCRIPTIONS)):
         key = "messages" if stored.table is MESSAGES else "subscriptions"
-        options += ["--set", f"replay.{key}={stored.folders()[0].uri}"]
+        options += ["--set", f"replay.{key}={stored.place.uri}"]
     expected, seconds = _undisturbed(root / "undisturbed", options)
     done = completed = attempt = 0
     while done < kills:
@@ -158,12 +158,11 @@ def streaming_files(url: str, name: str, folder: Path, checkpoint: Path, cores: 
     return Driver([sys.executable, "-m", "hardening.kills.spark", "files", *words])
 
 
-def hurt_file_stream(root: Path, kills: int, rng: random.Random) -> int:
+def hurt_file_stream(root: Path, kills: int, rng: random.Random, *, files: int = 9, rows_each: int = 100) -> int:
     """Kills drivers while they publish and starts them again with other cores and partitions; returns the rows.
 
     AssertionError if a row is lost or published twice.
     """
-    files, rows_each = 9, 100
     (root / "files").mkdir(parents=True)
     for i in range(files):
         rows = pa.table({"n": pa.array(range(i * rows_each, (i + 1) * rows_each), pa.int64())})

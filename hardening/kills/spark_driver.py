@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.find_spark_home import _find_spark_home
 
-import tidings.cli
+import tidings.cli.submit
 from tidings.model.tables import TABLES
 from tidings.pipeline.java import java_home
 from tidings.pipeline.schemas import COMPACTED, RESULTS
@@ -27,7 +27,7 @@ LITTLE = {  # for little data: what is compiled is not worth it
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-SUBMIT = Path(tidings.cli.__file__).with_name("submit.py")
+SUBMIT = Path(tidings.cli.submit.__file__)
 SECONDS_MAX = 300.0
 
 
@@ -43,10 +43,9 @@ def tables(output: str | Path) -> dict[str, list[str]]:
 def rows_of(stored: StoredTable) -> list[str]:
     columns = [c.name for c in stored.table.columns if c.name not in BY_TASK.get(stored.table.name, ())]
     rows: list[str] = []
-    for folder in stored.folders():
-        for place, _, _ in folder.list():
-            system, path = place.open()
-            rows += map(repr, pq.ParquetFile(path, filesystem=system).read(columns=columns).to_pylist())
+    for place in stored.paths():
+        system, path = place.open()
+        rows += map(repr, pq.ParquetFile(path, filesystem=system).read(columns=columns).to_pylist())
     return sorted(rows)
 
 

@@ -4,6 +4,7 @@ The truth is central: all subscriptions, what was published where, what the brok
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from hardening.simulate.clients import Group, Mailbox
 from tidings.model.destination import DestinationPattern
@@ -21,14 +22,16 @@ def fail(checker: str, what: str) -> None:
 # --- safety -------------------------------------------------------------------------------------------------------
 
 
-def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> None:
-    """Nobody gets anything twice, or what does not match; what a mailbox gives out again is marked as redelivered."""
+def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox], forgetful: AbstractSet[int]) -> None:
+    """Nobody gets anything twice, or what does not match; what a mailbox gives out again is marked as redelivered.
+    `forgetful`: the routers that remember few ids."""
     brokers.collect()
     known = {one.id: one for one in brokers.publications}
     for subscriber in [*brokers.subscribers, *brokers.gone]:
         for id, count in subscriber.got.items():
             name = f"subscriber {subscriber.number} at router {subscriber.router} ({subscriber.selector})"
             doubles = not subscriber.durable and _may_double(known[id], subscriber.router, kept=False)
+            doubles |= _may_double_far(known[id], subscriber.router, forgetful)
             if count > 1 and not doubles:
                 fail("once-only", f"{name} got {id.hex()} {count} times")
             if known[id].queue or not subscriber.wants(known[id].attributes):
@@ -49,13 +52,19 @@ def _may_double(one: SimulatedPublication, router: int, *, kept: bool) -> bool:
     return one.router == router and (one.stored_again if kept else len(one.clients) > 1)
 
 
-def acked_stays_acked(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> None:
+def _may_double_far(one: SimulatedPublication, router: int, forgetful: AbstractSet[int]) -> bool:
+    """Its publisher sent it again, and the router, another, has forgotten its id since it came first."""
+    return one.router != router and router in forgetful and len(one.clients) > 1
+
+
+def acked_stays_acked(brokers: Brokers, mailboxes: Iterable[Mailbox], forgetful: AbstractSet[int]) -> None:
     """An acknowledged message does not come again, marked or not: not while the broker runs, and if it said that this
     is on disk, not after a crash either."""
     known = {one.id: one for one in brokers.publications}
     for mailbox in mailboxes:
         for id in mailbox.given_again():
-            if not _may_double(known[id], mailbox.router, kept=True):
+            far = _may_double_far(known[id], mailbox.router, forgetful)
+            if not far and not _may_double(known[id], mailbox.router, kept=True):
                 fail("acked-stays-acked", f"{mailbox.name} gave {id.hex()}, which had been acknowledged")
 
 

@@ -145,7 +145,9 @@ def _published_at_once(original: Method) -> Method:
     def client_event(self: Engine, now: Any, client: Any, event: Any) -> None:
         if isinstance(event, Transacted):
             sinks = self._plane.match(event.message)
-            self.node.publishing.message(Published(event.connection, event.receipt, False, 0, event.message, sinks))
+            self.node.publishing.message(
+                now.wall_ms, Published(event.connection, event.receipt, False, 0, event.message, sinks)
+            )
         else:
             original(self, now, client, event)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from hardening.simulate.choices import Choices
-from hardening.simulate.sizes import random_sizes
+from hardening.simulate.sizes import random_relay_sizes, random_sizes
 from hardening.simulate.strain import Strain, random_strain
 from hardening.simulate.typed import OPTIONS as HERMES
 from tidings.matching.encoding import Encoding
@@ -21,7 +21,7 @@ from tidings.sim.broker import Sizes
 from tidings.sim.faults import Fault, combined_faults, random_faults, rolling_change
 from tidings.tracking.recording.history import BloomSettings, Mode
 from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
-from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy
+from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, RunStrategy, Strategy
 
 # Quicker than in production, so that a run is short; the proportions are the same.
 LINK = LinkOptions(
@@ -33,10 +33,11 @@ ENCODINGS = (
     InterestEncoding(),
     InterestEncoding(vectors=False),
     InterestEncoding(Encoding(grade=GradedGrade()), False),
+    InterestEncoding(Encoding(grade=GradedGrade()), False, exact=True),
     InterestEncoding(Encoding(hashes=5)),
     InterestEncoding(Encoding(bits=512)),
     InterestEncoding(Encoding(key=0x5EC2E7)),
-    InterestEncoding(Encoding(key=0x5EC2E7, grade=GradedGrade()), False),
+    InterestEncoding(Encoding(key=0x5EC2E7, grade=GradedGrade()), False, exact=True),
 )
 COMBINED_SHARE = 0.4
 # With tracking, clocks agree so far (T_s, T_j and the skew between brokers); without it they are anywhere.
@@ -66,7 +67,7 @@ class Scenario:
 def random_scenario(choices: Choices) -> Scenario:
     rng = Random(f"scenario {choices.seed}")
     graph, dials = _network(choices, rng)
-    encoding = rng.choice(ENCODINGS[:3])
+    encoding = rng.choice(ENCODINGS[:4])
     broadcast_above = rng.choice((0, 0, 1, 3))
     scheme = choices.scheme.partition("-")[0]
     flood = FloodOptions(log_items_max=Random(f"flood {choices.seed}").choice((1, 3, 64)))
@@ -109,6 +110,9 @@ def random_scenario(choices: Choices) -> Scenario:
         faults = sorted([*faults, *rolled], key=lambda entry: entry[0])
     sizing = Random(f"sizes {choices.seed}")
     sizes = {router: random_sizes(sizing) for router in dials}
+    if scheme == "bdrp":
+        relaying = Random(f"relays {choices.seed}")
+        sizes = {router: random_relay_sizes(relaying, one) for router, one in sizes.items()}
     tracking = random_tracking(choices.tracking, rng) if tracked else None
     return Scenario(graph, settings, faults, skews_ms, tracking, sizes, sizing.choice((0.0, 1.0, 20.0)), strain, later)
 
@@ -135,5 +139,10 @@ def _pan(router: int, rng: Random) -> PanSettings:
 def random_tracking(name: str, rng: Random) -> TrackingSettings:
     shape = rng.choice(((8, 512, 10), (60, 2048, 8), (2521, 65536, 16)))
     bloom = BloomStrategy(BloomSettings(*shape, SKEW_MS, JITTER_MS, rng.choice(tuple(Mode))))
-    strategy = bloom if name == "bloom" else AsyncStrategy(160, SKEW_MS, JITTER_MS)
+    made: dict[str, Strategy] = {
+        "runs": RunStrategy(SKEW_MS, JITTER_MS, shape[0]),
+        "bloom": bloom,
+        "async": AsyncStrategy(160, SKEW_MS, JITTER_MS),
+    }
+    strategy = made[name]
     return TrackingSettings(strategy, persist_ms=rng.choice((200, 1000)), forwards=rng.random() < 0.3)

@@ -41,3 +41,25 @@ def random_sizes(rng: Random) -> Sizes:
             pieces=random_pieces(rng),
         ),
     )
+
+
+def random_relay_sizes(rng: Random, sizes: Sizes) -> Sizes:
+    """With so few ids of other brokers' messages that only numbers tell which copies were taken, or with all of them
+    and so few ranges of numbers that these are often closed."""
+    usual = Pieces()
+    pieces = sizes.settings.pieces
+    slots, slot_ids, ranges = rng.choice(
+        (
+            (1, 1, usual.number_ranges_max),
+            (2, 3, usual.number_ranges_max),
+            (usual.relay_id_slots, usual.relay_slot_ids, 1),
+            (usual.relay_id_slots, usual.relay_slot_ids, usual.number_ranges_max),
+        )
+    )
+    pieces = replace(pieces, relay_id_slots=slots, relay_slot_ids=slot_ids, number_ranges_max=ranges)
+    return replace(sizes, settings=replace(sizes.settings, pieces=pieces))
+
+
+def forgets_ids(sizes: Sizes) -> bool:
+    """True if a message that its publisher sends again may be unknown at other brokers: it comes twice, marked."""
+    return sizes.settings.pieces.relay_id_slots < Pieces().relay_id_slots

@@ -44,7 +44,7 @@ class WireWorld:
         settings = {router: self._settings(router) for router in self.routers}
         self.sizes = {router: wire_sizes(rng) for router in self.routers}
         self.tracked = rng.random() < 0.5
-        tracking = random_tracking("bloom", rng) if self.tracked else None
+        tracking = random_tracking("runs", rng) if self.tracked else None
         self.brokers = Brokers(self.graph, settings, seed, None, trace, tracking=tracking, sizes=self.sizes)
         self.faults = self._faults()
         self.moments = Moments(self.brokers, rng)

@@ -14,7 +14,7 @@ from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
-from tidings.node.network.store_and_forward import decode_item
+from tidings.node.network.copy_numbers import decode_item
 from tidings.node.requests import AckMode, Request, Subscribe, Verdict
 from tidings.sim.broker import ID, SimBroker
 from tidings.sim.brokers import Brokers

@@ -9,6 +9,7 @@ from hardening.simulate.clients import QUEUE, Consumer, Mailbox, Transactor
 from hardening.simulate.lasting import LastingEvents
 from hardening.simulate.moments import Moments
 from hardening.simulate.scenario import FAULTS_MS, SKEW_MS, random_scenario
+from hardening.simulate.sizes import forgets_ids
 from hardening.simulate.typed import REPAIR_MS, Typed
 from tidings.model.values import Value
 from tidings.sim.broker import ID
@@ -58,6 +59,7 @@ class World:
         for host in self.brokers.hosts.values():
             host.read_ms = one.read_ms
         self.routers = list(one.settings)
+        self.forgetful = {router for router, sizes in one.sizes.items() if forgets_ids(sizes)}
         self._broadcasts = any(settings.broadcast_above for settings in one.settings.values())
         self.pan, self.flooding = choices.overlay == "pan", choices.scheme == "flooding"
         self.typed: Typed | None = None
@@ -136,8 +138,8 @@ class World:
             self.until(self.now + POLL_MS)
 
     def safe(self) -> None:
-        checkers.once_only(self.brokers, self.mailboxes)
-        checkers.acked_stays_acked(self.brokers, self.mailboxes)
+        checkers.once_only(self.brokers, self.mailboxes, self.forgetful)
+        checkers.acked_stays_acked(self.brokers, self.mailboxes, self.forgetful)
         if self.typed is not None:
             self.typed.safe()
 

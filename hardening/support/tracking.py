@@ -174,7 +174,8 @@ class World:
         for effect in effects:
             match effect:
                 case StoreEntries(entry):
-                    rotated = self.bloom.mode is Mode.ROTATE or entry.encoding is FilterEncoding.IDS
+                    rotated = self.bloom.mode is Mode.ROTATE or self.settings.strategy.name == "runs"
+                    rotated = rotated or entry.encoding is FilterEncoding.IDS
                     self.truth[broker].stored(entry, closed=entry.full or rotated)
                     self.archive.store(broker, [entry])
                 case StoreAttachment(change):

@@ -40,9 +40,10 @@ void contains(const Bloom& filter, Ids ids, Found found) {
 
 static void bind_bloom(nb::module_& m) {
     nb::class_<Bloom>(m, "Bloom")
-        .def(nb::init<uint64_t, uint32_t>(), "bits"_a, "hashes"_a)
+        .def(nb::init<uint64_t, uint32_t, uint64_t>(), "bits"_a, "hashes"_a, "seed"_a = 0)
         .def_prop_ro("bits", &Bloom::bits)
         .def_prop_ro("hashes", &Bloom::hashes)
+        .def_prop_ro("seed", &Bloom::seed)
         .def_prop_ro("count", &Bloom::count)
         .def_prop_ro("memory_bytes", &Bloom::memory_bytes)
         .def(

@@ -209,10 +209,13 @@ void bind_network(nb::class_<PyForwarder>& type) {
             "interest",
             [](PyForwarder& self, uint32_t router, const std::vector<nb::bytes>& added,
                const std::vector<nb::bytes>& removed) {
-                for (const nb::bytes& row : added) self.forwarder.network().interests.add(router, view_of(row));
-                for (const nb::bytes& row : removed) self.forwarder.network().interests.remove(router, view_of(row));
+                Interests& interests = self.forwarder.network().interests;
+                for (const nb::bytes& row : added) interests.check(view_of(row));
+                for (const nb::bytes& row : added) interests.add(router, view_of(row));
+                for (const nb::bytes& row : removed) interests.remove(router, view_of(row));
             },
-            nb::arg("router"), nb::arg("added"), nb::arg("removed"))
+            nb::arg("router"), nb::arg("added"), nb::arg("removed"),
+            "Rows of a router that come and go. An invalid one among those that come: an error, and nothing changes.")
         .def(
             "forget", [](PyForwarder& self, uint32_t router) { self.forwarder.network().interests.forget(router); },
             nb::arg("router"))
@@ -248,12 +251,49 @@ void bind_network(nb::class_<PyForwarder>& type) {
             "Send a message that is not persistent to the other brokers that want it.")
         .def(
             "relay",
-            [](PyForwarder& self, uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag,
-               nb::bytes message, int64_t now_ms) {
-                return self.forwarder.network().relay(neighbour, routers, hops, tag, view_of(message), now_ms);
+            [](PyForwarder& self, uint32_t neighbour, std::vector<uint32_t> routers, std::vector<uint64_t> numbers,
+               uint32_t origin, uint64_t epoch, bool repeated, uint8_t hops, uint64_t tag, nb::bytes message,
+               int64_t now_ms) {
+                ForwardHeader header;
+                header.hops = hops;
+                header.tagged = true;
+                header.tag = tag;
+                header.repeated = repeated;
+                header.origin = origin;
+                header.epoch = epoch;
+                header.routers = std::move(routers);
+                header.numbers = std::move(numbers);
+                return self.forwarder.network().relay(neighbour, header, view_of(message), now_ms);
             },
-            nb::arg("neighbour"), nb::arg("routers"), nb::arg("hops"), nb::arg("tag"), nb::arg("message"),
-            nb::arg("now_ms"))
+            nb::arg("neighbour"), nb::arg("routers"), nb::arg("numbers"), nb::arg("origin"), nb::arg("epoch"),
+            nb::arg("repeated"), nb::arg("hops"), nb::arg("tag"), nb::arg("message"), nb::arg("now_ms"),
+            "Send a copy that the neighbour must acknowledge, with a number for each of its routers.")
+        .def(
+            "event_tree",
+            [](PyForwarder& self, const std::string& name, uint32_t up, bool calls, std::vector<uint32_t> neighbours,
+               std::vector<std::string> parents) {
+                self.forwarder.network().event_trees.set(name, up, calls, std::move(neighbours), std::move(parents));
+            },
+            nb::arg("name"), nb::arg("up"), nb::arg("calls"), nb::arg("neighbours"), nb::arg("parents"),
+            "The tree of a type here: the next hop to its rendezvous node (0: none), whether that asks for all events, "
+            "and the neighbours and parent types that want all of them.")
+        .def(
+            "drop_event_tree",
+            [](PyForwarder& self, const std::string& name) { self.forwarder.network().event_trees.drop(name); },
+            nb::arg("name"))
+        .def(
+            "event_filter",
+            [](PyForwarder& self, const std::string& name, uint32_t neighbour, std::string parent, nb::bytes placed,
+               nb::bytes filter) {
+                return self.forwarder.network().event_trees.add_filter(
+                    name, {neighbour, std::move(parent), std::string(view_of(placed)), std::string(view_of(filter))});
+            },
+            nb::arg("name"), nb::arg("neighbour"), nb::arg("parent"), nb::arg("placed"), nb::arg("filter"),
+            "A filter of a neighbour, or (0) of a type that the tree's is a subtype of. Returns its number.")
+        .def(
+            "drop_event_filter",
+            [](PyForwarder& self, uint32_t number) { self.forwarder.network().event_trees.remove_filter(number); },
+            nb::arg("number"))
         .def("network_stats", &PyForwarder::network_stats, nb::sig("def network_stats(self) -> dict[str, int]"));
 }
 
@@ -312,6 +352,28 @@ static void bind_forwarder(nb::module_& m) {
                 self.forwarder.output_queues().set_subscriber(connection, subscriber);
             },
             nb::arg("connection"), nb::arg("subscriber"))
+        .def(
+            "advertise_event",
+            [](PyForwarder& self, uint32_t connection, std::string topic, std::string type,
+               const std::vector<std::tuple<std::string, unsigned, bool>>& attributes) {
+                std::vector<EventForm::Declared> declared;
+                for (const auto& [name, kind, optional] : attributes) {
+                    if (kind > 4) throw UsageError{"E_EVENT_FORM", "kinds of attributes are 0 to 4"};
+                    declared.push_back({name, static_cast<EventValue>(kind), optional});
+                }
+                self.forwarder.output_queues()
+                    .at(connection)
+                    .advertise_event(std::move(topic), {std::move(type), std::move(declared)});
+            },
+            nb::arg("connection"), nb::arg("topic"), nb::arg("type"), nb::arg("attributes"),
+            "Events of this connection to a topic that fit are forwarded without being shown: name, kind in the order "
+            "of `AttributeType`, and whether it may be missing.")
+        .def(
+            "withdraw_event",
+            [](PyForwarder& self, uint32_t connection, const std::string& topic) {
+                self.forwarder.output_queues().at(connection).withdraw_event(topic);
+            },
+            nb::arg("connection"), nb::arg("topic"))
         .def(
             "watch_clock",
             [](PyForwarder& self, uint32_t connection, int64_t skew_ms_max) {

@@ -62,7 +62,8 @@ private:
         return make<RemoteMessage>("RemoteMessage", e.connection, e.expires_ms, to_bytes(e.message), e.sinks);
     }
     static nb::object record(const Relayed& e) {
-        return make<Relayed>("Relayed", e.connection, e.hops, e.tag, e.routers, e.expires_ms, to_bytes(e.message));
+        return make<Relayed>("Relayed", e.connection, e.hops, e.tag, e.routers, e.numbers, e.origin, e.epoch,
+                             e.repeated, e.expires_ms, to_bytes(e.message));
     }
 
     template <typename Kind, typename... Fields>

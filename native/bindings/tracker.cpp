@@ -31,7 +31,7 @@ nb::list tuples(std::vector<TrackedFilter> filters) {
             data = to_bytes(*(last = one.data.get()));  // equal ones are one object in Python too
         nb::object range = one.has_range ? nb::object(nb::make_tuple(one.first_ms, one.last_ms)) : nb::none();
         all.append(nb::make_tuple(one.kind, one.origin, one.peer, one.sequence, range, nb::tuple(nb::cast(one.singles)),
-                                  one.count, one.full, one.exact, data, one.opened_ms, one.stored_ms));
+                                  one.count, one.full, static_cast<int>(one.form), data, one.opened_ms, one.stored_ms));
     }
     return all;
 }
@@ -53,26 +53,26 @@ void add(Tracker& tracker, int kind, uint32_t peer, nb::bytes bytes, int64_t now
 
 static void bind_tracker(nb::module_& m) {
     const char* filters =
-        "list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]";
+        "list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, int, bytes, int, int]]";
     const std::string take = std::string("def take(self, now_ms: int, all: bool) -> ") + filters;
     const std::string end = std::string("def end(self, kind: int, peer: int, now_ms: int) -> ") + filters;
     const std::string end_all = std::string("def end_all(self, now_ms: int) -> ") + filters;
     nb::class_<Tracker>(m, "Tracker", "Histories of what passes, filled by the forwarder.")
         .def(
             "__init__",
-            [](Tracker* self, uint32_t broker, bool exact, uint64_t bits, uint32_t hashes, uint64_t capacity,
+            [](Tracker* self, uint32_t broker, bool exact, bool runs, uint64_t bits, uint32_t hashes, uint64_t capacity,
                uint32_t doublings, int64_t skew_ms, int64_t jitter_ms, int64_t persist_ms, bool retain, bool forwards) {
-                new (self) Tracker({broker, exact, bits, hashes, capacity, doublings, skew_ms, jitter_ms, persist_ms,
-                                    retain, forwards});
+                new (self) Tracker({broker, exact, runs, bits, hashes, capacity, doublings, skew_ms, jitter_ms,
+                                    persist_ms, retain, forwards});
             },
-            nb::arg("broker"), nb::arg("exact"), nb::arg("bits"), nb::arg("hashes"), nb::arg("capacity"),
-            nb::arg("doublings"), nb::arg("skew_ms"), nb::arg("jitter_ms"), nb::arg("persist_ms"), nb::arg("retain"),
-            nb::arg("forwards"))
+            nb::arg("broker"), nb::arg("exact"), nb::arg("runs"), nb::arg("bits"), nb::arg("hashes"),
+            nb::arg("capacity"), nb::arg("doublings"), nb::arg("skew_ms"), nb::arg("jitter_ms"), nb::arg("persist_ms"),
+            nb::arg("retain"), nb::arg("forwards"))
         .def("add", &add, nb::arg("kind"), nb::arg("peer"), nb::arg("ids"), nb::arg("now_ms"))
         .def(
             "take", [](Tracker& self, int64_t now_ms, bool all) { return tuples(self.take(now_ms, all)); },
             nb::arg("now_ms"), nb::arg("all"), nb::sig(take.c_str()),
-            "Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, exact, bytes, "
+            "Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, form, bytes, "
             "opened, stored.")
         .def(
             "end",
@@ -96,6 +96,8 @@ static void bind_tracker(nb::module_& m) {
             nb::arg("kind"), nb::arg("origin"), nb::arg("peer"), nb::arg("id"), nb::arg("moment_ms"), nb::arg("now_ms"),
             "The filter in memory that matches this time: sequence, number of ids, number of bits, and if it holds the "
             "id.")
+        .def("know_brokers", &Tracker::know_brokers, nb::arg("brokers"),
+             "Brokers that ids may name; what names another is kept under origin 0.")
         .def("stragglers", &Tracker::stragglers, nb::arg("origin"), nb::arg("moment_ms"), nb::arg("now_ms"),
              "Subscribers that were given a message of this origin and time long after it.")
         .def_prop_ro("memory_bytes", &Tracker::memory_bytes);

@@ -86,12 +86,21 @@ struct Run {
     void answer() {
         for (const Event& event : out.take_events()) {
             if (const auto* relayed = std::get_if<Relayed>(&event); relayed && relayed->hops) {
-                std::vector<uint32_t> routers = relayed->routers;
-                std::erase(routers, here);
-                if (routers.empty()) continue;
-                for (const uint32_t neighbour : neighbours)
-                    network.relay(neighbour, routers, static_cast<uint8_t>(relayed->hops - 1), relayed->tag,
-                                  relayed->message, now_ms);
+                ForwardHeader header;
+                header.hops = static_cast<uint8_t>(relayed->hops - 1);
+                header.tagged = true;
+                header.tag = relayed->tag;
+                header.repeated = relayed->repeated;
+                header.origin = relayed->origin;
+                header.epoch = relayed->epoch;
+                FUZZ_CHECK(relayed->numbers.size() == relayed->routers.size());
+                for (size_t at = 0; at < relayed->routers.size(); ++at) {
+                    if (relayed->routers[at] == here) continue;
+                    header.routers.push_back(relayed->routers[at]);
+                    header.numbers.push_back(relayed->numbers[at]);
+                }
+                if (header.routers.empty()) continue;
+                for (const uint32_t neighbour : neighbours) network.relay(neighbour, header, relayed->message, now_ms);
             } else if (const auto* control = std::get_if<ControlFrame>(&event)) {
                 forwarder.handled(control->connection, now_ms);
             }
@@ -156,6 +165,9 @@ std::vector<std::string> fuzz_seeds() {
     tagged = listed;
     tagged.tagged = true;
     tagged.tag = 300;
+    tagged.origin = 2;
+    tagged.epoch = uint64_t{1} << 56;
+    tagged.numbers = {1, 2, 3, 4, 5, 600};
     const std::string pieces[] = {forward(listed, seeds::message(true)), forward(broadcast, seeds::message(false)),
                                   frame(0x40, "\x05\x07"), forward(tagged, seeds::message(true))};
     std::vector<std::string> all;

@@ -32,13 +32,16 @@ class BlockRing:
         """Of the block that is sent next, or is under way."""
 
 class Bloom:
-    def __init__(self, bits: int, hashes: int) -> None: ...
+    def __init__(self, bits: int, hashes: int, seed: int = 0) -> None: ...
 
     @property
     def bits(self) -> int: ...
 
     @property
     def hashes(self) -> int: ...
+
+    @property
+    def seed(self) -> int: ...
 
     @property
     def count(self) -> int: ...
@@ -58,6 +61,31 @@ class Bloom:
 
     @staticmethod
     def from_bytes(data: bytes) -> Bloom: ...
+
+class BoxTree:
+    """
+    Boxes by id, and the questions which may contain, lie within or meet another.
+    """
+
+    def __init__(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def add(self, id: int, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> None: ...
+
+    def remove(self, id: int) -> None: ...
+
+    def containing(self, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[int]:
+        """Boxes that may contain this one."""
+
+    def within(self, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[int]:
+        """Boxes that may lie within this one."""
+
+    def meeting(self, box: Sequence[tuple[str, bytes | None, bytes | None]]) -> list[int]:
+        """Boxes that may have something in common with it."""
+
+    @property
+    def depth(self) -> int: ...
 
 def wait_bounds() -> list[float]:
     """
@@ -244,6 +272,66 @@ class Encoder:
 
     def elements(self, batch: MessageBatch) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.uint64], dict(shape=(None,))]]: ...
 
+class RunList:
+    """An exact list of message ids as runs."""
+
+    @staticmethod
+    def of(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)]) -> RunList: ...
+
+    @staticmethod
+    def from_bytes(data: bytes) -> RunList: ...
+
+    @staticmethod
+    def united(parts: list[bytes]) -> RunList:
+        """The ids of several, each once."""
+
+    def to_bytes(self) -> bytes: ...
+
+    def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+
+    @staticmethod
+    def scattered(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)]) -> bool:
+        """True if there are many ids, and nearly each is of another publisher."""
+
+    def ids(self) -> bytes:
+        """All ids in ascending order of broker, publisher and time."""
+
+    def filter(self, seed: int) -> LineFilter:
+        """A line filter of the same ids."""
+
+    @property
+    def runs(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+class LineFilter:
+    """A Bloom filter of cache lines."""
+
+    @staticmethod
+    def from_bytes(data: bytes) -> LineFilter: ...
+
+    @staticmethod
+    def of(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], seed: int) -> LineFilter: ...
+
+    @staticmethod
+    def bytes_for(ids: int) -> int: ...
+
+    def to_bytes(self) -> bytes: ...
+
+    def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+
+    def fpp(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def lines(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
 class Forwarder:
     """
     From the bytes of a socket read to the output of every sink they match.
@@ -273,6 +361,13 @@ class Forwarder:
         """Records all messages from now on there."""
 
     def set_subscriber(self, connection: int, subscriber: int) -> None: ...
+
+    def advertise_event(self, connection: int, topic: str, type: str, attributes: Sequence[tuple[str, int, bool]]) -> None:
+        """
+        Events of this connection to a topic that fit are forwarded without being shown: name, kind in the order of `AttributeType`, and whether it may be missing.
+        """
+
+    def withdraw_event(self, connection: int, topic: str) -> None: ...
 
     def watch_clock(self, connection: int, skew_ms_max: int) -> None: ...
 
@@ -409,7 +504,10 @@ class Forwarder:
 
     def join_network(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
 
-    def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None: ...
+    def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None:
+        """
+        Rows of a router that come and go. An invalid one among those that come: an error, and nothing changes.
+        """
 
     def forget(self, router: int) -> None: ...
 
@@ -429,7 +527,24 @@ class Forwarder:
         Send a message that is not persistent to the other brokers that want it.
         """
 
-    def relay(self, neighbour: int, routers: Sequence[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool: ...
+    def relay(self, neighbour: int, routers: Sequence[int], numbers: Sequence[int], origin: int, epoch: int, repeated: bool, hops: int, tag: int, message: bytes, now_ms: int) -> bool:
+        """
+        Send a copy that the neighbour must acknowledge, with a number for each of its routers.
+        """
+
+    def event_tree(self, name: str, up: int, calls: bool, neighbours: Sequence[int], parents: Sequence[str]) -> None:
+        """
+        The tree of a type here: the next hop to its rendezvous node (0: none), whether that asks for all events, and the neighbours and parent types that want all of them.
+        """
+
+    def drop_event_tree(self, name: str) -> None: ...
+
+    def event_filter(self, name: str, neighbour: int, parent: str, placed: bytes, filter: bytes) -> int:
+        """
+        A filter of a neighbour, or (0) of a type that the tree's is a subtype of. Returns its number.
+        """
+
+    def drop_event_filter(self, number: int) -> None: ...
 
     def network_stats(self) -> dict[str, int]: ...
 
@@ -613,23 +728,26 @@ class Tally:
 class Tracker:
     """Histories of what passes, filled by the forwarder."""
 
-    def __init__(self, broker: int, exact: bool, bits: int, hashes: int, capacity: int, doublings: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
+    def __init__(self, broker: int, exact: bool, runs: bool, bits: int, hashes: int, capacity: int, doublings: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
 
     def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
 
-    def take(self, now_ms: int, all: bool) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]:
+    def take(self, now_ms: int, all: bool) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, int, bytes, int, int]]:
         """
-        Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, exact, bytes, opened, stored.
+        Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, form, bytes, opened, stored.
         """
 
-    def end(self, kind: int, peer: int, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]: ...
+    def end(self, kind: int, peer: int, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, int, bytes, int, int]]: ...
 
-    def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]: ...
+    def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, int, bytes, int, int]]: ...
 
     def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, int, bool] | None:
         """
         The filter in memory that matches this time: sequence, number of ids, number of bits, and if it holds the id.
         """
+
+    def know_brokers(self, brokers: Sequence[int]) -> None:
+        """Brokers that ids may name; what names another is kept under origin 0."""
 
     def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
         """

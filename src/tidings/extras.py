@@ -14,6 +14,7 @@ from types import ModuleType
 from tidings.errors import UsageError
 
 EXTRA_OF = {
+    "deltalake": "pipeline",
     "matplotlib": "lab",
     "nicegui": "console",
     "pandas": "pipeline",

@@ -17,7 +17,7 @@ from tidings.segments.tracking import entry_row
 from tidings.tracking.ids import id_array
 from tidings.tracking.recording.history import BloomSettings, newest
 from tidings.tracking.recording.recorder import TrackingSettings
-from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, Strategy
+from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, RunStrategy, Strategy
 
 BLOOM = BloomSettings(capacity=30, bits=256, hashes=4, skew_ms=20, jitter_ms=20)  # errs often
 
@@ -30,10 +30,12 @@ def shelf(world: World, folder: Path, bytes_max: int) -> FilterCache:
         for position, entry in enumerate(newest(one for of, one in world.archive.entries() if of == broker))
     ]
     pq.write_table(pa.Table.from_pylist(rows), folder / "histories.parquet", row_group_size=7)
-    return FilterCache([StoragePath.of(folder)], bytes_max)
+    return FilterCache([place for place, _, _ in StoragePath.of(folder).list()], bytes_max)
 
 
-@pytest.mark.parametrize("strategy", [BloomStrategy(BLOOM), AsyncStrategy()], ids=["bloom", "async"])
+@pytest.mark.parametrize(
+    "strategy", [BloomStrategy(BLOOM), AsyncStrategy(), RunStrategy(20, 20)], ids=["bloom", "async", "runs"]
+)
 @pytest.mark.parametrize("forwards", [False, True])
 def test_bulk_is_one_by_one(tmp_path: Path, strategy: Strategy, forwards: bool) -> None:
     settings = TrackingSettings(strategy, persist_ms=200, skew_between_brokers_ms=50, forwards=forwards)

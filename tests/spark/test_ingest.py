@@ -5,24 +5,30 @@ import re
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from hardening.support.recorded import record_messages, record_world
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from typer.testing import CliRunner
 
 from tidings.cli import make_app
-from tidings.errors import TidingsError
+from tidings.errors import StoreError, TidingsError
 from tidings.model.tables import HISTORIES, MESSAGES, SAMPLES, Table
 from tidings.pipeline.config import Config, load
 from tidings.pipeline.jobs import ingest as taking
 from tidings.pipeline.jobs.ingest import GONE, ingest
 from tidings.pipeline.jobs.registry import run_job
 from tidings.pipeline.jobs.trace import attachments_of, missing_ms
+from tidings.pipeline.merging import merge
 from tidings.pipeline.run import open_run
+from tidings.pipeline.segment_ranges import SegmentRanges
+from tidings.pipeline.segment_rows import segment_rows
 from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.table_state import Manifest
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import segments
 from tidings.segments.retention import mark
@@ -58,6 +64,12 @@ def spoil(root: Path) -> dict[str, str]:
     (root / "histories" / "README.txt").write_text("not a segment")
     (root / "histories" / ".0000000000001-b1-00000000-00000000.parquet").write_bytes(b"being written")
     return told
+
+
+def consumed(state: Manifest, names: list[str]) -> list[str]:
+    """Those of some segments that a table's state says were ingested."""
+    known = SegmentRanges.from_json(state.inputs["segments"])
+    return [text for text in names if (name := SegmentName.parse(text)) is not None and name in known]
 
 
 def test_bad_segments_are_skipped_counted_and_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -99,14 +111,20 @@ def test_a_segment_that_could_not_be_read_is_tried_again(
     record_messages(tmp_path / "segments", count=40, copies=10)
     source, output = StoragePath.of(tmp_path / "segments"), StoragePath.of(tmp_path / "tables")
     first, second = sorted(path.name for path in (tmp_path / "segments" / "messages").iterdir())
-    monkeypatch.setattr(taking, "check", lambda *_: {first: f"E_STORE_IO: cannot read {first}: Permission denied"})
+    readable = segment_rows
+
+    def unreadable(spark: SparkSession, places: list[StoragePath], table: Table) -> DataFrame:
+        error = f.lit(f"E_STORE_IO: cannot read {first}: Permission denied")
+        return readable(spark, places, table).withColumn("error", f.when(f.col("segment") == first, error))
+
+    monkeypatch.setattr(taking, "segment_rows", unreadable)
     taken = ingest(spark, source, output, "messages")
     assert taken is not None
-    assert (taken.inputs["segments"], list(taken.skipped)) == ([second], [first])
+    assert (consumed(taken, [first, second]), list(taken.skipped)) == ([second], [first])
     monkeypatch.undo()
     taken = ingest(spark, source, output, "messages")  # the file is what it was
     assert taken is not None
-    assert (taken.inputs["segments"], taken.skipped, taken.rows) == ([first, second], {}, 40)
+    assert (consumed(taken, [first, second]), taken.skipped, taken.rows) == ([first, second], {}, 40)
     assert ingest(spark, source, output, "messages") is None
 
 
@@ -118,35 +136,35 @@ def test_segments_that_go_while_they_are_read_are_left_out_until_the_next_run(
     source, output = StoragePath.of(tmp_path / "segments"), StoragePath.of(tmp_path / "tables")
     paths = [one.path for one in segments(tmp_path / "segments", HISTORIES)]
     copies = {path: path.read_bytes() for path in paths}
-    checked, read = taking.check, taking.read
+    read, merged = segment_rows, merge
     looks = 0
 
-    def slow_check(spark: SparkSession, places: list[StoragePath], table: Table) -> dict[str, str]:
+    def slow_read(spark: SparkSession, places: list[StoragePath], table: Table) -> DataFrame:
         nonlocal looks
         looks += 1
-        if looks == 1:  # before it is checked: whatever came in its place is looked at too
+        if looks == 1:  # before it is read: whatever came in its place is looked at too
             paths[0].unlink()
-        return checked(spark, places, table)
+        return read(spark, places, table)
 
-    def slow_read(spark: SparkSession, places: list[StoragePath], table: Table) -> DataFrame:
-        paths[1].unlink(missing_ok=True)  # before Spark has heard of it
-        rows = read(spark, places, table)
-        paths[2].unlink(missing_ok=True)  # before Spark reads it
-        return rows
+    def slow_merge(*arguments: Any) -> Any:
+        for path in paths[1:3]:  # after it was read
+            path.unlink()
+        return merged(*arguments)
 
-    monkeypatch.setattr(taking, "check", slow_check)
-    monkeypatch.setattr(taking, "read", slow_read)
+    monkeypatch.setattr(taking, "segment_rows", slow_read)
+    monkeypatch.setattr(taking, "merge", slow_merge)
     first = ingest(spark, source, output, "histories")
     assert first is not None
     assert first.skipped == dict.fromkeys((paths[1].name, paths[2].name), GONE)
-    assert first.inputs["segments"] == sorted(path.name for path in paths[3:])
+    assert consumed(first, [path.name for path in paths]) == [path.name for path in paths[3:]]
     assert dict(missing_ms({}, first.skipped)), "a trace must not say no for certain"
     monkeypatch.undo()
     for path, data in copies.items():
         path.write_bytes(data)
     second = ingest(spark, source, output, "histories")
     assert second is not None
-    assert (second.skipped, second.inputs["segments"]) == ({}, sorted(path.name for path in paths))
+    names = [path.name for path in paths]
+    assert (second.skipped, consumed(second, names)) == ({}, names)
     calm = ingest(spark, source, StoragePath.of(tmp_path / "calm"), "histories")
     assert calm is not None
     assert calm.rows == second.rows
@@ -271,7 +289,8 @@ def test_a_run_that_is_killed_anywhere_and_repeated_gives_the_same_tables(
             return {one.table.name: sorted(map(repr, one.read(spark).drop("report").collect())) for one in stored}
 
     def config(output: Path) -> Config:
-        return load(settings=[f"input={tmp_path}/segments", f"output={output}"])
+        now = ["optimize.retention_hours=0"]
+        return load(settings=[f"input={tmp_path}/segments", f"output={output}", *now])
 
     def work(output: Path) -> None:
         with open_run(config(output)) as run:
@@ -285,13 +304,11 @@ def test_a_run_that_is_killed_anywhere_and_repeated_gives_the_same_tables(
     for attempt in range(3):  # dies before or after a manifest appears, at some table
         left = [rng.randrange(1, 3)]
 
-        def dying(
-            self: StoredTable, made: object, folder: str, left: list[int] = left, early: bool = attempt % 2 == 0
-        ) -> None:
+        def dying(self: StoredTable, *change: Any, left: list[int] = left, early: bool = attempt % 2 == 0) -> None:
             left[0] -= 1
             if left[0] == 0 and early:
                 raise Killed
-            commit(self, made, folder)  # type: ignore[arg-type]
+            commit(self, *change)
             if left[0] == 0:
                 raise Killed
 
@@ -301,27 +318,25 @@ def test_a_run_that_is_killed_anywhere_and_repeated_gives_the_same_tables(
     monkeypatch.setattr(StoredTable, "_commit", commit)
     work(tmp_path / "killed")
     assert tables(tmp_path / "killed") == expected
-    for folder in (
-        tmp_path / "killed" / "clean" / "histories" / "data",
-        tmp_path / "killed" / "results" / "traces" / "data",
-    ):
-        assert len(list(folder.iterdir())) <= 2  # what was left lying is gone
+    with open_run(config(tmp_path / "killed")) as run:
+        run_job(run, "optimize")
+        for stored in (clean_table(run.output, "histories"), run.result("traces")):
+            left_lying = {place.uri for place, _, _ in stored.place.list(recursive=True) if place.is_file()}
+            assert left_lying == {place.uri for place in stored.paths()}
+    assert tables(tmp_path / "killed") == expected
 
 
 def test_two_runs_at_a_time_do_not_mix(spark: SparkSession, tmp_path: Path) -> None:
     record_world(tmp_path / "segments", messages=30)
-    output = StoragePath.of(tmp_path / "tables")
-    ingest(spark, StoragePath.of(tmp_path / "segments"), output, "attachments")
+    source, output = StoragePath.of(tmp_path / "segments"), StoragePath.of(tmp_path / "tables")
     stored = clean_table(output, "attachments")
-    manifest = stored.need()
-    taken = output.under("clean", "attachments", f"manifest-{manifest.number + 1:08}.json")
-    rows = stored.read(spark)
-
-    class Late(StoredTable):
-        def _commit(self, made: object, attempt: str) -> None:
-            assert taken.create({})  # another run was faster
-            super()._commit(made, attempt)  # type: ignore[arg-type]
-
-    late = Late(output.under("clean"), stored.table, by_day=True)
-    with pytest.raises(Exception, match="E_STORE_LOCKED"):
-        late.replace(rows, {"segments": []})
+    first = stored.begin()
+    made = ingest(spark, source, output, "attachments")
+    assert made is not None
+    for begun in (first, stored.begin()):  # of no table, of one
+        rows = stored.read(spark)
+        if begun is not first:
+            stored.replace(rows, made.inputs)  # another run is faster
+        with pytest.raises(StoreError, match="E_STORE_LOCKED"):
+            stored.commit(stored.stage(begun, rows), lambda: ({}, {}))
+    assert stored.read(spark).count() == made.rows

@@ -37,10 +37,12 @@ from tidings.pipeline.jobs import sweep
 from tidings.pipeline.jobs.generate import generated_messages
 from tidings.pipeline.jobs.measure import interval
 from tidings.pipeline.jobs.registry import explain_job, run_job
+from tidings.pipeline.jobs.report import Sample, write_report
 from tidings.pipeline.jobs.trace import document
 from tidings.pipeline.run import JobOutcome, JobRun, open_run
 from tidings.pipeline.schemas import SUBSCRIPTIONS
 from tidings.pipeline.storage import clean_table
+from tidings.pipeline.storage_paths import StoragePath
 from tidings.segments.reader import read_segment, segments
 from tidings.segments.retention import mark
 from tidings.segments.writer import SegmentWriter
@@ -341,11 +343,11 @@ def test_a_killed_driver_is_started_again_by_spark_submit_on_one_core(run: JobRu
     output = root / "submitted"
     options = [word for one in settings(root) for word in ("--set", one) if not one.startswith("output=")]
     for key, stored in (("messages", run.generated(MESSAGES)), ("subscriptions", run.generated(SUBSCRIPTIONS))):
-        options += ["--set", f"replay.{key}={stored.folders()[0].uri}"]
+        options += ["--set", f"replay.{key}={stored.place.uri}"]
     conf = LITTLE | {"spark.sql.shuffle.partitions": "3"}
     arguments = ["run", *options, "--output", str(output), "--json"]
     killed = submitted(arguments, "local[1]", conf)
-    wait_for((output / "results" / "traces" / "data").exists, killed)
+    wait_for((output / "results" / "traces").exists, killed)
     assert killed.kill()
     assert tables(output).keys() < tables(run.config.output).keys()
     status, told = submitted(arguments, "local[1]", conf).finish()
@@ -356,7 +358,7 @@ def test_a_killed_driver_is_started_again_by_spark_submit_on_one_core(run: JobRu
 
 def test_running_again_changes_nothing(run: JobRun) -> None:
     states = {outcome.table: outcome.state for outcome in run_job(run, "run")}
-    assert {state for table, state in states.items() if table != "report"} == {"up to date"}
+    assert {state for table, state in states.items() if table not in ("report", "optimize")} == {"up to date"}
     plans = {plan["job"]: plan for plan in explain_job(run, "run")}
     assert plans["ingest"]["new segments"] == {}
 
@@ -388,9 +390,22 @@ def test_a_report_goes_to_where_its_uri_says(run: JobRun, root: Path, monkeypatc
         given = replace(run.config, output=f"file://{root}/tables", report=replace(run.config.report, folder=folder))
         with open_run(given) as other:
             (told,) = run_job(other, "report")
-        assert told.state == f"written to file://{page}/index.html"
+        assert told.state == f"written to {page}/index.html"
         assert {one.name for one in page.iterdir()} >= {"index.html", "throughput.svg"}
     assert not list((root / "here").iterdir())
+
+
+def test_a_report_says_where_it_is_of_a_sample(root: Path) -> None:
+    paths = [{"brokers": number % 3, "confirmed": True, "probability_max": 0.5} for number in range(20)]
+    page = StoragePath.of(root / "sampled")
+    write_report({"paths": Sample(paths, 70_000)}, page)
+    text = page.under("index.html").read().decode()
+    assert "70,000 different paths. Of 20, 20 are confirmed" in text
+    assert "20 of 70,000 rows of paths" in text
+    write_report({"paths": paths}, page)
+    text = page.under("index.html").read().decode()
+    assert "20 different paths" in text
+    assert "sample" not in text
 
 
 def test_ids_that_are_none_are_counted(run: JobRun, root: Path) -> None:

@@ -7,4 +7,4 @@ from hardening.kills.spark import hurt_file_stream
 
 
 def test_rows_of_files_are_published_once_through_killed_drivers_with_other_cores(tmp_path: Path) -> None:
-    assert hurt_file_stream(tmp_path, 3, random.Random(32)) == 900
+    assert hurt_file_stream(tmp_path, 2, random.Random(32), files=4, rows_each=40) == 160

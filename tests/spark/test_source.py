@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from tidings.client import sync
+from tidings.pipeline.source import register
 from tidings.testing.local_broker import BrokerThread
 
 SCHEMA = "stock string, price double, n bigint, offset bigint"
@@ -86,6 +87,17 @@ def test_filters_lose_nothing(spark: SparkSession, broker: BrokerThread, client:
     for condition in ("price >= cast(0.1 AS float)", "price = cast(0.1 AS float)", "`a-b` = 5", "`true` IN (5, 6)"):
         assert rows.where(condition).count() == 1, condition
     assert read(spark, broker, name).load().collect()[0].attributes["raw"] == "00ff"
+
+
+def test_streams_that_were_registered_apart_share_no_environment(spark: SparkSession) -> None:
+    maps = []
+    for _ in range(2):
+        register(spark)
+        found = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("tidings")
+        maps.append(found.dataSourceCls().envVars())
+    maps[0]["grown"] = "while another stream starts"
+    assert "grown" in maps[0]
+    assert "grown" not in maps[1]
 
 
 def test_nothing_to_read_is_no_rows(spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str) -> None:

@@ -118,12 +118,14 @@ std::string predicate() {
 ForwardHeader random_header(Random& random) {
     ForwardHeader header;
     header.hops = static_cast<uint8_t>(random());
-    header.tagged = random() % 2;
-    header.tag = header.tagged ? random() >> random() % 64 : 0;
     header.broadcast = chance(random, 25);
-    if (header.broadcast) {
-        header.origin = static_cast<uint32_t>(random());
-        return header;
+    header.tagged = !header.broadcast && random() % 2;
+    if (header.broadcast || header.tagged) header.origin = static_cast<uint32_t>(random());
+    if (header.broadcast) return header;
+    if (header.tagged) {
+        header.tag = random() >> random() % 64;
+        header.repeated = random() % 2;
+        header.epoch = random();
     }
     // Close together they travel as bits, otherwise as a list.
     const uint64_t range = random() % 2 ? 100 : uint64_t{1} << 32;
@@ -131,6 +133,8 @@ ForwardHeader random_header(Random& random) {
     std::set<uint32_t> routers;
     for (uint64_t i = random() % 80; i > 0; --i) routers.insert(static_cast<uint32_t>(base + random() % range));
     header.routers.assign(routers.begin(), routers.end());
+    if (header.tagged)
+        for (size_t i = 0; i < routers.size(); ++i) header.numbers.push_back(random() >> random() % 64);
     return header;
 }
 
@@ -239,9 +243,13 @@ TEST(headers_of_forwarded_messages_are_read_as_they_were_written) {
         read.decode(bytes);
         CHECK(read.hops == header.hops && read.tagged == header.tagged && read.tag == header.tag);
         CHECK(read.broadcast == header.broadcast && read.origin == header.origin && read.routers == header.routers);
+        CHECK(read.repeated == header.repeated && read.epoch == header.epoch && read.numbers == header.numbers);
         for (size_t cut = 0; cut < bytes.size(); ++cut)
             CHECK(code_of([&] { read.decode(std::string(bytes, 0, cut)); }) != "");
         CHECK(code_of([&] { read.decode(bytes + '\0'); }) == "E_CODEC_TRAILING");
     }
     CHECK(bits > 30 && lists > 30);
+    ForwardHeader read;
+    for (const char flags : {3, 5, 7, 8, 9, 17, 24})
+        CHECK(code_of([&] { read.decode(std::string{1, flags, 0, 0, 0, 0}); }) == "E_FORWARD_FLAGS");
 }

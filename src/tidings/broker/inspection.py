@@ -16,6 +16,7 @@ from typing import Any, assert_never
 from tidings.broker.broker_view import BrokerView
 from tidings.broker.http.network_status import status
 from tidings.delivery.mailbox import Mailbox
+from tidings.delivery.policy import QueuePolicy, Quota
 from tidings.errors import SecurityError, TidingsError, UsageError
 from tidings.kernel.clock import now_ms
 from tidings.node.clients.session import Connection, DirectSubscription, MailboxSubscription, Principal
@@ -217,7 +218,27 @@ def mailbox_item(mailbox: Mailbox) -> Item:
         "given": mailbox.given,
         "dropped": mailbox.dropped,
         "stalled": mailbox.stalled,
+        "policy": None if mailbox.quota is None else _quota(mailbox.quota),
     }
+
+
+def policy_item(policy: QueuePolicy) -> Item:
+    return {
+        "destination": str(policy.pattern),
+        "messages_max": policy.messages_max,
+        "bytes_max": policy.bytes_max,
+        "overflow": policy.overflow.value,
+        "lifetime_ms": policy.lifetime_ms,
+        "deliveries_max": policy.deliveries_max,
+        "dead_letters": "" if policy.dead_letters is None else str(policy.dead_letters),
+        "idle_ms": policy.idle_ms,
+        "create": policy.create,
+    }
+
+
+def _quota(quota: Quota) -> Item:
+    """The policy of a queue, and what it did."""
+    return policy_item(quota.policy) | {"bytes": quota.bytes, "overflowed": sum(quota.dropped.values())}
 
 
 def _destinations(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:

@@ -23,7 +23,8 @@ from tidings.broker import logs
 from tidings.broker.config import broker_id
 from tidings.broker.config.changes import changes
 from tidings.broker.config.locations import with_lines
-from tidings.broker.config.tables import Configuration, type_rules
+from tidings.broker.config.policies import policies_of
+from tidings.broker.config.tables import Configuration, ListenerTable, type_rules
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.connections.file_limit import raise_file_limit, remedy
 from tidings.broker.http.http_pages import HttpPages
@@ -43,6 +44,7 @@ from tidings.broker.tuning.gc_tuning import collect_seldom
 from tidings.errors import ConfigError, TidingsError
 from tidings.extras import install_command, installed
 from tidings.kernel.heap import keep_large_blocks
+from tidings.node.inputs import ForgetBroker
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
 from tidings.store.sqlite.store import SqliteStore
@@ -53,7 +55,8 @@ STORE = "messages.db"
 
 Sessions: TypeAlias = Mapping[str, Callable[[], ProtocolSession]]  # by the name of the protocol
 Layers: TypeAlias = Mapping[str, Callable[[tuple[str, ...]], Layer]]  # those with frames around it; takes origins
-Gateways: TypeAlias = Mapping[str, Callable[[Configuration], Callable[[Caller], Gateway]]]  # those that are translated
+# Those that are translated.
+Gateways: TypeAlias = Mapping[str, Callable[[Configuration, ListenerTable], Callable[[Caller], Gateway]]]
 
 
 class BrokerMain:
@@ -93,6 +96,7 @@ class BrokerMain:
             peers=self._startup.peers,
             tracking=self._tracking(),
             admission=configuration.admission.admission(),
+            tuning=configuration.tuning,
         )
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         observed = configuration.metrics.capacity or self._broker.admission is not None
@@ -103,7 +107,8 @@ class BrokerMain:
             await self._pages.start(self._startup)
             self._watch_signals()
             await self._broker.start(self._listeners())
-            collect_seldom()
+            if configuration.tuning.rare_garbage_collection:
+                collect_seldom()
             self._note_network()
             if observer is not None:
                 broker = self._broker
@@ -132,7 +137,8 @@ class BrokerMain:
         broker = self._broker
         if not self.configuration.metrics.api:
             return {}
-        control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, self.check, self.reload)
+        guard, forget = (lambda: broker.login.guard), (lambda router: broker.step(ForgetBroker(router)))
+        control = BrokerControl(broker.view, guard, broker.end_client, self.check, self.reload, forget)
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
 
     def _open_store(self) -> SqliteStore:
@@ -172,7 +178,7 @@ class BrokerMain:
                 table.port,
                 self._startup.tls if table.tls else None,
                 partial(self._layers[table.protocol], table.origins) if table.protocol in self._layers else None,
-                self._gateways[table.protocol](self.configuration) if table.protocol in self._gateways else None,
+                self._gateways[table.protocol](self.configuration, table) if table.protocol in self._gateways else None,
                 table.protocol,
             )
             for table in self.configuration.listeners
@@ -255,6 +261,7 @@ class BrokerMain:
         limits = configuration.limits_of()
         self._broker.configure(limits, self._broker.login.guard)
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
+        self._broker.replace_policies(policies_of(configuration.policies))
         self._renew_certificates(new)
         guard, ended = self._broker.login.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:
@@ -276,6 +283,7 @@ class BrokerMain:
         self._pages.renew(new)
         if isinstance(self._broker.links, BrokerLinks) and new.peers is not None:
             self._broker.links.renew(new.peers.links)
+            self._broker.links.change_peers(new.peers.network)
 
 
 def run(

@@ -19,6 +19,7 @@ from random import Random
 from typing import assert_never
 
 from tidings.broker.broker_view import BrokerView
+from tidings.broker.config.tuning import TuningTable
 from tidings.broker.connections.client_listeners import ClientListeners, ListenerSettings, client_handshakes
 from tidings.broker.connections.client_sockets import ClientSockets
 from tidings.broker.connections.connection import ConnectionServices
@@ -39,6 +40,7 @@ from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
 from tidings.broker.tuning.capacity_observer import CounterSources, ExcludedCpuTime, Observer
 from tidings.broker.tuning.read_moderation import ReadModeration
 from tidings.broker.tuning.receive_windows import ReceiveWindows, small_segments
+from tidings.delivery.policy import QueuePolicy
 from tidings.delivery.store import Store, read_sound
 from tidings.errors import TidingsError
 from tidings.kernel.clock import now_ms
@@ -85,10 +87,13 @@ class Broker:
         peers: Peers | None = None,
         tracking: TrackingOptions | None = None,
         admission: Admission | None = None,
+        tuning: TuningTable | None = None,
     ) -> None:
         self.name, self.settings, self.admission = name, settings, admission
+        self.tuning = tuning or TuningTable()
         self.run = secrets.token_hex(8)  # tells if two addresses lead to the same broker
         self.limits = limits or BrokerLimits()
+        self._policies = settings.policies
         self.forwarder = Forwarder(
             output_bytes_max=self.limits.output_bytes_max,
             memory_bytes_max=self.limits.memory_bytes_max,
@@ -106,7 +111,7 @@ class Broker:
         self.listening: list[ClientListeners] = []
         self.handshakes = client_handshakes(lambda: self.limits, self.lines)
         self.flushing = OutputFlush(self.forwarder, self._follow_up)
-        self.read_moderation = ReadModeration(self.forwarder.received)
+        self.read_moderation = ReadModeration(self.forwarder.received, enabled=self.tuning.read_moderation)
         self.clients = ClientSockets(
             self.forwarder, self.handshakes.connection_limits, self.flushing, self.step, self._handle_events, self.lines
         )
@@ -146,7 +151,10 @@ class Broker:
 
     def _connection_maker(self) -> ConnectionMaker:
         buffer = memoryview(bytearray(len(self.forwarder.buffer)))
-        services = ConnectionServices(self.forwarder, self.clients, self.flushing, self.read_moderation, buffer)
+        delayed = self.tuning.delayed_acknowledgements
+        services = ConnectionServices(
+            self.forwarder, self.clients, self.flushing, self.read_moderation, buffer, delayed
+        )
         gateways = GatewayServices(
             self.clients.gateways,
             lambda: self.limits.frame_bytes_max,
@@ -171,7 +179,7 @@ class Broker:
             self.handshakes.failed,
             self.lines,
         )
-        return BrokerLinks(services, peers.links)
+        return BrokerLinks(services, replace(peers.links, batching=self.tuning.link_batching))
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -248,7 +256,12 @@ class Broker:
     def configure(self, limits: BrokerLimits, guard: Guard) -> None:
         """Other limits and users, for clients that log in from now on."""
         self.limits, self.login.guard = limits, guard
-        self.step(inputs.Reconfigured(limits, guard.open))
+        self.replace_policies(self._policies)
+
+    def replace_policies(self, policies: tuple[QueuePolicy, ...]) -> None:
+        """Policies of queues, for those that exist too."""
+        self._policies = policies
+        self._step_and_follow(inputs.Reconfigured(self.limits, self.login.guard.open, policies))
 
     def end_client(self, number: int, code: str, reason: str) -> None:
         self._step_and_follow(inputs.EndClient(number, code, reason))

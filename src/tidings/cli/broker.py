@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tidings.broker import process
-from tidings.broker.config.tables import Configuration
+from tidings.broker.config.tables import Configuration, ListenerTable
 from tidings.broker.logs import note
 from tidings.broker.startup import StartupOptions, prepare
 from tidings.broker.tuning.capacity_monitor import CapacityMonitor
@@ -17,6 +17,7 @@ from tidings.broker.tuning.capacity_observer import Observer
 from tidings.extras import install_command, installed
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
+from tidings.protocols.mqtt.websocket import MqttWebSocketSession
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.session import Caller, Gateway
 from tidings.protocols.stomp.session import StompSession
@@ -26,14 +27,18 @@ from tidings.routing.registry import SCHEMES
 log = logging.getLogger("tidings.process")
 
 
-def amqp(configuration: Configuration) -> Callable[[Caller], Gateway]:
+def amqp(configuration: Configuration, _: ListenerTable) -> Callable[[Caller], Gateway]:
     from tidings.protocols.amqp.session import AmqpSession  # it loads Proton: only if there is such a listener
 
     return partial(AmqpSession, plain_is_queue=configuration.amqp.plain_address == "queue")
 
 
-def mqtt(_: Configuration) -> Callable[[Caller], Gateway]:
+def mqtt(_: Configuration, __: ListenerTable) -> Callable[[Caller], Gateway]:
     return partial(MqttSession, MQTT_CLIENTS)
+
+
+def mqtt_websocket(_: Configuration, listener: ListenerTable) -> Callable[[Caller], Gateway]:
+    return partial(MqttWebSocketSession, partial(MqttSession, MQTT_CLIENTS), listener.origins)
 
 
 MQTT_CLIENTS = MqttClients()  # of all listeners of this process
@@ -43,9 +48,10 @@ SESSIONS: process.Sessions = {
     "websocket": StompSession,
     "amqp": NativeSession,
     "mqtt": MqttNativeSession,
+    "mqtt-websocket": MqttNativeSession,
 }
 LAYERS: process.Layers = {"websocket": WebSocketLayer}
-GATEWAYS: process.Gateways = {"amqp": amqp, "mqtt": mqtt}
+GATEWAYS: process.Gateways = {"amqp": amqp, "mqtt": mqtt, "mqtt-websocket": mqtt_websocket}
 
 
 def _capacity_monitor() -> Observer | None:

@@ -11,9 +11,11 @@ import typer
 from tidings.broker.config.network import ENCODINGS
 from tidings.cli.experiments import real_network
 from tidings.cli.json_text import found_json
+from tidings.cli.queue.management import ManagementAccess, manages
 from tidings.errors import TidingsError, UsageError
 from tidings.localnet.member import Routing
 from tidings.localnet.network import LocalNetwork, LocalOptions
+from tidings.node.network.settings import UNICASTS
 from tidings.overlay.topology import generate as shapes
 from tidings.overlay.topology.draw import to_dot, to_text
 from tidings.overlay.topology.graph import Graph
@@ -57,6 +59,13 @@ def start(
         str, typer.Option(help="Policy of covering: none, active, lazy, packing or selective.")
     ] = "selective",
     encoding: Annotated[str, typer.Option(help=f"Encoding of interests: {', '.join(ENCODINGS)}.")] = "graded",
+    exact: Annotated[bool, typer.Option(help="Advertise exact filters; otherwise all is encoded.")] = True,
+    unicast: Annotated[str, typer.Option(help=f"Unicast protocol: {', '.join(UNICASTS)}.")] = "link-state",
+    broadcast_above: Annotated[int, typer.Option(min=0, help="Broadcast above this many destinations; 0: never.")] = 0,
+    merge: Annotated[bool, typer.Option("--merge", help="With covering: merge subscriptions of a broker.")] = False,
+    advertise: Annotated[
+        list[str] | None, typer.Option(help="With covering: topics that clients may publish to; repeatable.")
+    ] = None,
     delays: Annotated[bool, typer.Option(help="Delay links as the topology says.")] = False,
     namespaces: Annotated[
         bool, typer.Option(help="Use network namespaces and the topology's bandwidths (needs root).")
@@ -67,7 +76,7 @@ def start(
 
     Example: tidings net generate square+diagonal > square.toml && tidings net start square.toml
     """
-    way = Routing(routing, encoding=encoding, policy=policy)
+    way = Routing(routing, unicast, encoding, exact, policy, merge, tuple(advertise or (">",)), broadcast_above)
     options = LocalOptions(port=port, routing=way, delays=delays, namespaces=namespaces)
     network = LocalNetwork.create(folder, from_toml(read_text(topology, "E_TOPOLOGY")), options)
     network.start()
@@ -134,6 +143,55 @@ def generate(
     """
     graph = make(kind, size, Random(seed))
     typer.echo(to_text(graph) if draw else to_toml(graph), nl=draw)
+
+
+@app.command()
+@manages
+def forget(
+    broker: Annotated[int, typer.Argument(help="Id of the broker that was removed for good.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    *,
+    access: ManagementAccess,
+) -> None:
+    """Make a running broker forget another one that was removed for good, and drop what waits for it there.
+
+    Example: tidings net forget 7 --url http://127.0.0.1:8700
+    """
+    found = access.open().ask("DELETE", "network", "brokers", str(broker), body={})
+    if as_json:
+        typer.echo(found_json(found))
+    else:
+        typer.echo(f"broker {broker} is forgotten; {found['dropped']} persistent messages for it are dropped")
+
+
+@app.command()
+@manages
+def explain(
+    destination: Annotated[str, typer.Argument(help="The topic of the message.")],
+    attributes: Annotated[str, typer.Option(help="Its attributes, a JSON object.")] = "{}",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    *,
+    access: ManagementAccess,
+) -> None:
+    """Explain to which brokers a message that is published at a running broker would be sent, and why.
+
+    Example: tidings net explain ticks.xyz --attributes '{"price": 50}' --url http://127.0.0.1:8700
+    """
+    query = {"destination": destination, "attributes": attributes}
+    found = access.open().ask("GET", "network", "explain", query=query)
+    if as_json:
+        typer.echo(found_json(found))
+        return
+    if not found:
+        typer.echo("this broker has no network: the message stays here")
+        return
+    for one in found["destinations"]:
+        way = "without a route" if one["fate"] == "no_route" else f"by broker {one['next_hop']}"
+        typer.echo(f"to broker {one['router']}, {way}, because it asks for: {'; '.join(one['because']) or 'not shown'}")
+    others = ", ".join(map(str, found["others"])) or "none"
+    typer.echo(f"brokers that do not want it: {others}")
+    if not found["synchronised"]:
+        typer.echo("the interests of the network are not known yet: a persistent message waits for them")
 
 
 def make(kind: TopologyKind, size: int, rng: Random) -> Graph:

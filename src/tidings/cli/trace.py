@@ -97,7 +97,7 @@ def as_tree(path: Path) -> Group:
     trees: list[RenderableType] = [Text(line) for line in heading(path)]
     branches: dict[int, Tree] = {}
     for hop in path.hops:
-        line = Text(hop_line(hop, path.message.broker), style=_style(hop))
+        line = Text(hop_line(hop, path), style=_style(hop))
         if hop.sender is None:
             branches[hop.broker] = Tree(line)
             trees.append(branches[hop.broker])

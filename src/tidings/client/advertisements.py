@@ -43,7 +43,7 @@ class AdvertisementRequests(ABC):
         self._advertisement_numbers = itertools.count(1)
 
     @abstractmethod
-    async def request(
+    async def exchange(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
         """Send a request and return the fields of the answer."""
@@ -54,14 +54,14 @@ class AdvertisementRequests(ABC):
         """Say that messages to this topic pattern will be published, as far as they match the selector."""
         pattern, wanted = address("destination", destination), text("selector", selector or "")
         one = Advertisement(self, next(self._advertisement_numbers), pattern, wanted)
-        one.used = field(await self.request(one.request), "used", bool)
+        one.used = field(await self.exchange(one.request), "used", bool)
         self._advertisements[one.number] = one
         return one
 
     async def withdraw(self, number: int) -> None:
         if self._advertisements.pop(number, None) is not None:
             fields: dict[str, Value] = {"number": number, "withdraw": True}
-            await self.request(
+            await self.exchange(
                 lambda receipt: control(FrameType.ADVERTISE, {**fields, "receipt": receipt}), repeatable=False
             )
 

@@ -136,3 +136,8 @@ def receive(subscription: Subscription, timeout: float | None, kind: type[Blocki
     except BaseException:
         _loop.get().call_soon_threadsafe(receiving.interrupted)
         raise
+
+
+def blocking(got: Delivery, kind: type[BlockingDelivery]) -> BlockingDelivery:
+    """A delivery as a blocking one."""
+    return kind(got._subscription, got.message, got.attempt, got.tag, got.generation)

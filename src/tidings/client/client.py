@@ -23,6 +23,7 @@ from typing import Any
 from tidings.client.advertisements import AdvertisementRequests
 from tidings.client.argument_checks import a_name, flag, seconds, text, whole
 from tidings.client.async_errors import AsyncErrors
+from tidings.client.bodies import Body
 from tidings.client.connection.answers import Receipt, error_of
 from tidings.client.connection.orphan_subscriptions import OrphanSubscriptions
 from tidings.client.connection.outbox import Outbox, unsent
@@ -36,6 +37,7 @@ from tidings.client.message_builder import compose, next_id
 from tidings.client.network_queries import Observing
 from tidings.client.options import ConnectOptions
 from tidings.client.queue import Queue, QueuePage
+from tidings.client.replies import Replies
 from tidings.client.retained import RetainedRequests
 from tidings.client.subscribe_options import subscribe_fields
 from tidings.client.subscription import Subscription
@@ -62,13 +64,14 @@ WINDOW = 1000
 HURRIED = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)  # closing because of one of these does not wait
 
 
-class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Transacting):
+class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Replies, Transacting):
     """The asyncio client; created by `connect`."""
 
     def __init__(self, options: ConnectOptions) -> None:
         RetainedRequests.__init__(self)
         AdvertisementRequests.__init__(self)
         EventTypes.__init__(self)
+        Replies.__init__(self)
         self._unheard = AsyncErrors(options.on_error)
         self.errors: deque[TidingsError] = self._unheard.errors  # the latest asynchronous errors, at most 100
         self._line = ReconnectingConnection(
@@ -168,7 +171,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
         self,
         destination: str | Destination,
         properties: Mapping[str, Value] | None = None,
-        body: bytes = b"",
+        body: Body = b"",
         *,
         persistent: bool = False,
         priority: int = PRIORITY_DEFAULT,
@@ -179,7 +182,8 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
         wait: bool | None = None,
         session: int = 0,
     ) -> Receipt:
-        """Send a message. A persistent one is on the broker's disk when this returns.
+        """Send a message. A persistent one is on the broker's disk when this returns. The body is bytes, text, or a
+        dict or list that is sent as JSON; the property `content-type` says which.
 
         This waits while the broker accepts no more data, and for the program's own readers if the message may come back
         to one of its subscriptions; a call cancelled while it waits has sent nothing. `wait=False` returns at
@@ -303,7 +307,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
             fields["owner"] = text("owner", owner)
         if flag("shared", shared):
             fields["shared"] = durable
-        await self.request(
+        await self.exchange(
             lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}),
             done_code="E_DURABLE_UNKNOWN",
         )
@@ -318,7 +322,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
 
     # --- frames ---------------------------------------------------------------------------------------------------
 
-    async def request(
+    async def exchange(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
         await self._line.ready()
@@ -390,6 +394,8 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Tra
 
     def _made(self, link: Transport) -> None:
         """Restore subscriptions, advertisements, requests and unconfirmed publications on a new connection."""
+        for frame in self.replies_again():
+            link.write(frame)
         for subscription in list(self._subscriptions.values()):
             if subscription.active:  # the others are among the requests below
                 self._resubscribing.repeat(subscription)

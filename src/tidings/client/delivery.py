@@ -1,8 +1,10 @@
 """A delivered message with its attempt count and its acknowledgement."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
+from tidings.client.bodies import decode_body
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import Message
@@ -40,6 +42,32 @@ class Delivery:
     @property
     def body(self) -> bytes:
         return self.message.body
+
+    @property
+    def content(self) -> Any:
+        """The body by its content type: a str for text, values for JSON, otherwise bytes; E_BODY if it is not so."""
+        return decode_body(self.message.body, self.message.properties)
+
+    @property
+    def reply_to(self) -> Destination | None:
+        """The destination for replies."""
+        return self.message.reply_to
+
+    @property
+    def correlation_id(self) -> str | None:
+        """The id that connects a reply with its request."""
+        return self.message.correlation_id
+
+    @property
+    def priority(self) -> int:
+        """0 to 9; 4 unless its publisher chose another."""
+        return self.message.priority
+
+    @property
+    def timestamp(self) -> datetime:
+        """The time of publication, in UTC."""
+        ms = self.message.timestamp_ms
+        return datetime.fromtimestamp((self.message.id.ms if ms is None else ms) / 1000, UTC)
 
     @property
     def id(self) -> MessageId:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from tidings.client.argument_checks import a_name, text
+from tidings.client.bodies import Body
 from tidings.client.connection.answers import Receipt
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
@@ -31,13 +32,13 @@ class EventTypes(ABC):
         self._advertised: dict[str, tuple[str, TypeTree]] = {}  # by type: the topic of its events, and what they have
 
     @abstractmethod
-    async def request(
+    async def exchange(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
         """Send a request and return the fields of the answer."""
 
     @abstractmethod
-    async def publish(self, destination: str, properties: Mapping[str, Value] | None, body: bytes) -> Receipt:
+    async def publish(self, destination: str, properties: Mapping[str, Value] | None, body: Body) -> Receipt:
         """Send a message."""
 
     async def add_type(
@@ -79,7 +80,7 @@ class EventTypes(ABC):
         await self._about_types("unadvertise", name, done_code="E_TYPE_UNADVERTISED")
 
     async def publish_event(
-        self, name: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **options: Any
+        self, name: str, properties: Mapping[str, Value] | None = None, body: Body = b"", **options: Any
     ) -> Receipt:
         """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type."""
         if text("name", name) not in self._advertised:
@@ -99,7 +100,7 @@ class EventTypes(ABC):
         self, operation: str, name: str = "", types: str = "", done_code: str = ""
     ) -> list[EventType]:
         fields: dict[str, Value] = {"operation": operation, "name": name, "types": types}
-        answer = await self.request(partial(_frame, fields), done_code=done_code)
+        answer = await self.exchange(partial(_frame, fields), done_code=done_code)
         return types_from_json(field(answer, "types", str) or "[]")
 
 

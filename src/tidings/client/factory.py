@@ -24,6 +24,9 @@ def connect(
 ) -> Client:
     """A client for `tidings://host:port` (`tidings+tls://` for TLS). Use it with `async with`, or `await` it.
 
+    Several brokers that stand in for each other are divided by commas, as in `tidings://a:7300,b:7300`. They are tried
+    in this order; after a loss, from the one that was connected on.
+
     `client_id` names the owner of durable subscriptions; give one if you make any. `on_error` is called with errors
     that no call can raise: the broker closed the connection, refused a publication without confirmation, or dropped
     messages of a subscription. `close_seconds` is how long `close` waits until all that was published has arrived.
@@ -32,11 +35,10 @@ def connect(
         raise UsageError("E_ARGUMENT", "tls must be an ssl.SSLContext")
     if on_error is not None and not callable(on_error):
         raise UsageError("E_ARGUMENT", "on_error must be a function")
-    host, port, url_user, url_password, encrypted = parse_url(url)
+    addresses, url_user, url_password, encrypted = parse_url(url)
     return Client(
         ConnectOptions(
-            host=host,
-            port=port,
+            addresses=addresses,
             user=text("user", user) or url_user,
             password=text("password", password) or url_password,
             client_id=text("client_id", client_id),

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+from tidings.client.bodies import Body, encode_body
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import PRIORITY_DEFAULT, Message
@@ -22,7 +23,7 @@ def compose(
     message_id: MessageId,
     destination: str | Destination,
     properties: Mapping[str, Value] | None = None,
-    body: bytes = b"",
+    body: Body = b"",
     *,
     persistent: bool = False,
     priority: int = PRIORITY_DEFAULT,
@@ -34,10 +35,11 @@ def compose(
     """A message from the arguments of `Client.publish`; raises UsageError for a wrong one."""
     if properties is not None and not isinstance(properties, Mapping):
         raise UsageError("E_MESSAGE_FIELD", f"properties must be a mapping, not {_kind(properties)}")
+    encoded, having = encode_body(body, {} if properties is None else properties)
     return Message(
         _destination("destination", destination),
-        {} if properties is None else properties,
-        body,
+        having,
+        encoded,
         id=message_id,
         persistent=persistent,
         priority=priority,

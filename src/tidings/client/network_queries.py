@@ -17,7 +17,7 @@ class Observing(ABC):
     """The client's methods for these queries."""
 
     @abstractmethod
-    async def request(
+    async def exchange(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
         """Send a request and return the fields of the answer."""
@@ -30,7 +30,7 @@ class Observing(ABC):
         """
         wanted = str(message) if isinstance(message, MessageId) else text("message", message)
         fields: dict[str, Value] = {"message": wanted, "everywhere": flag("everywhere", everywhere)}
-        answer = await self.request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
+        answer = await self.exchange(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
         return from_json(field(answer, "path", str))
 
     async def inspect(
@@ -39,6 +39,6 @@ class Observing(ABC):
         """The state of the broker; of a list (`part`) the items from `offset` that contain a text. See docs/wire.md."""
         fields: dict[str, Value] = {"part": text("part", part), "containing": text("containing", containing)}
         fields |= {"offset": whole("offset", offset), "count": whole("count", count)}
-        answer = await self.request(lambda receipt: control(FrameType.INSPECT, {**fields, "receipt": receipt}))
+        answer = await self.exchange(lambda receipt: control(FrameType.INSPECT, {**fields, "receipt": receipt}))
         found: dict[str, Any] = json.loads(field(answer, "status", str))
         return found

@@ -46,7 +46,7 @@ class QueueClient(Protocol):
     numbers: "count[int]"
     pages: dict[int, QueuePage]
 
-    async def request(self, make: Callable[[int], bytes]) -> dict[str, Value]: ...
+    async def exchange(self, make: Callable[[int], bytes]) -> dict[str, Value]: ...
 
 
 class Queue:
@@ -77,7 +77,7 @@ class Queue:
             return control(FrameType.BROWSE, {**fields, "subscription": number, "receipt": receipt})
 
         try:
-            answer = await client.request(make)
+            answer = await client.exchange(make)
             return client.pages[number], answer
         finally:
             client.pages.pop(number, None)
@@ -101,7 +101,7 @@ class Queue:
             return 0  # none is not all
         said, count, more = {**fields, "tags": encode_tags(chosen)}, 0, True
         while more:
-            answer = await self._client.request(lambda receipt: control(type, {**said, "receipt": receipt}))
+            answer = await self._client.exchange(lambda receipt: control(type, {**said, "receipt": receipt}))
             count += int(answer.get("count", 0))
             more = bool(answer.get("more"))
         return count

@@ -99,7 +99,7 @@ class RetainedRequests(ABC):
         self._retrieved: dict[int, Found] = {}  # by the receipt of the read
 
     @abstractmethod
-    async def request(
+    async def exchange(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
         """Send a request and return the fields of the answer."""
@@ -143,7 +143,7 @@ class RetainedRequests(ABC):
             return control(type, {**fields, "receipt": receipt})
 
         try:
-            answer = await self.request(make, done_code=done_code)
+            answer = await self.exchange(make, done_code=done_code)
             return answer, self._retrieved.get(number, [])
         finally:
             self._retrieved.pop(number, None)

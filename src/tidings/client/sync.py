@@ -6,8 +6,7 @@
         for message in ticks: ...
 
 Generated from the asynchronous client by docs/pages/blocking_client.py; do not edit. One event loop on a thread of its
-own serves all blocking clients of the process. A process that is forked makes clients of its own: those of its parent
-are closed there (E_FORKED).
+own serves all blocking clients of the process. In a forked process those of its parent are closed (E_FORKED).
 """
 
 import ssl
@@ -15,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tidings.client.advertisements import Advertisement as AsyncAdvertisement
-from tidings.client.blocking import iterate, open_client, receive, result_of
+from tidings.client.blocking import blocking, iterate, open_client, receive, result_of
+from tidings.client.bodies import Body
 from tidings.client.client import WINDOW
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connection.answers import Receipt as AsyncReceipt
@@ -125,8 +125,7 @@ class Transaction:
     def commit(self, key: str = "", number: int = 0, digest: str = "") -> bool:
         """Commit, or raise an error if nothing was committed (E_COMMIT_UNKNOWN: outcome unknown).
 
-        With a key it is committed once: False if this number, or a higher one, was committed under the key before; then
-        `last_commit` has the number that was committed last, and the digest that was given with it.
+        The asynchronous `commit` says more.
         """
         return result_of(self._async.commit(key, number, digest))
 
@@ -134,7 +133,7 @@ class Transaction:
         self,
         destination: str | Destination,
         properties: Mapping[str, Value] | None = None,
-        body: bytes = b"",
+        body: Body = b"",
         **fields: Any,
     ) -> "Receipt":
         """As `Client.publish`; the message is visible after `commit`, which fails if the broker refuses it."""
@@ -222,8 +221,7 @@ class Queue:
     def purge(self, *, tags: Iterable[int] | None = None) -> int:
         """Delete all waiting messages, or only those with these tags; returns the count.
 
-        Here and in `move` the count is too low if the connection was lost meanwhile: messages handled before the loss
-        are not counted.
+        The asynchronous `purge` says more.
         """
         return result_of(self._async.purge(tags=tags))
 
@@ -268,7 +266,7 @@ class Client:
     ) -> None:
         """Make an event type known: its own attributes (bool, int, float, string or bytes) beside its parent's.
 
-        Adding a type that is known in the same form does nothing.
+        The asynchronous `add_type` says more.
         """
         result_of(self._async.add_type(event_type, attributes, parent=parent))
 
@@ -285,17 +283,14 @@ class Client:
     def close(self, timeout: float | None = None) -> None:
         """Wait until all that was published has reached the broker, and persistent messages its disk; then close.
 
-        After `timeout` seconds (default: `close_seconds` of `connect`, 10) it closes anyway and raises E_UNSENT with
-        the number of publications that may not have reached the broker. Leaving the `with` block does the same;
-        after an exception E_UNSENT is in `errors` instead, and after a cancellation nothing is waited for.
+        The asynchronous `close` says more.
         """
         result_of(self._async.close(timeout))
 
     def forget(self, durable: str, *, shared: bool = False, owner: str | None = None) -> None:
         """Delete a durable subscription of this client id (or a shared one of all clients) and its waiting messages.
 
-        A user with permission to manage everything may delete another client's: `owner` is that client's id, preceded
-        by its user's name: alice/id.
+        The asynchronous `forget` says more.
         """
         result_of(self._async.forget(durable, shared=shared, owner=owner))
 
@@ -313,7 +308,7 @@ class Client:
         self,
         destination: str | Destination,
         properties: Mapping[str, Value] | None = None,
-        body: bytes = b"",
+        body: Body = b"",
         *,
         persistent: bool = False,
         priority: int = PRIORITY_DEFAULT,
@@ -323,12 +318,10 @@ class Client:
         type: str | None = None,
         wait: bool | None = None,
     ) -> "Receipt":
-        """Send a message. A persistent one is on the broker's disk when this returns.
+        """Send a message. A persistent one is on the broker's disk when this returns. The body is bytes, text, or a
+        dict or list that is sent as JSON; the property `content-type` says which.
 
-        This waits while the broker accepts no more data, and for the program's own readers if the message may come back
-        to one of its subscriptions; a call cancelled while it waits has sent nothing. `wait=False` returns at
-        once, to have many messages in flight: `receipt.confirmed()` later. A non-persistent message is
-        not confirmed unless `wait=True`. `expires_in` is in seconds.
+        The asynchronous `publish` says more.
         """
         got = result_of(
             self._async.publish(
@@ -347,7 +340,7 @@ class Client:
         return Receipt(got.message_id, got.confirmation)
 
     def publish_event(
-        self, name: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **options: Any
+        self, name: str, properties: Mapping[str, Value] | None = None, body: Body = b"", **options: Any
     ) -> "Receipt":
         """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type."""
         got = result_of(self._async.publish_event(name, properties, body, **options))
@@ -361,6 +354,30 @@ class Client:
         """Forget a type. It must have no subtypes, no subscribers and nobody who advertises it."""
         result_of(self._async.remove_type(name))
 
+    def reply(
+        self, delivery: Delivery, properties: Mapping[str, Value] | None = None, body: Body = b"", **options: Any
+    ) -> "Receipt":
+        """Answer a request that was delivered; the options are those of `publish`."""
+        got = result_of(self._async.reply(delivery, properties, body, **options))
+        return Receipt(got.message_id, got.confirmation)
+
+    def request(
+        self,
+        destination: str,
+        properties: Mapping[str, Value] | None = None,
+        body: Body = b"",
+        *,
+        timeout: float = 30.0,
+        **options: Any,
+    ) -> "Delivery":
+        """Send a message and return the first reply to it; E_NO_REPLY if none comes within `timeout` seconds.
+
+        The asynchronous `request` says more.
+        """
+        return blocking(
+            result_of(self._async.request(destination, properties, body, timeout=timeout, **options)), Delivery
+        )
+
     def retain(
         self,
         name: str,
@@ -373,9 +390,7 @@ class Client:
     ) -> "RetainedSubscription":
         """Have the broker keep what is published there from now on, to be read again from any offset.
 
-        It exists, under its name and for all clients, until it is forgotten. Without limits messages stay as long as
-        the broker's own limit on bytes allows; the oldest are deleted first. An existing one gets these limits,
-        or keeps its own with `keep_limits`.
+        The asynchronous `retain` says more.
         """
         return RetainedSubscription(
             result_of(
@@ -409,13 +424,7 @@ class Client:
     ) -> "Subscription":
         """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
 
-        When this returns the subscription is active: nothing published afterwards is missed. `durable` names a
-        subscription that the broker keeps while the client is disconnected; `shared` one whose messages are
-        divided among all subscribers that name it at this broker (at another broker they are another group);
-        shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` is
-        applied to a subscriber that does not keep up: push-back, drop-oldest, drop-newest or disconnect.
-        `no_local` excludes this client's own messages; only for topics with ack="auto", neither durable nor
-        shared.
+        The asynchronous `subscribe` says more.
         """
         return Subscription(
             result_of(
@@ -436,8 +445,7 @@ class Client:
     def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """The path of a message: the brokers it passed and its recipients, as far as recorded.
 
-        `message` is what a receipt or a delivery has as `message_id`. `everywhere` also asks brokers
-        beside the route, which tells false positives from brokers that have the message.
+        The asynchronous `trace` says more.
         """
         return result_of(self._async.trace(message, everywhere=everywhere))
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tidings.client.argument_checks import text, whole
+from tidings.client.bodies import Body
 from tidings.client.connection.answers import Receipt, again, retrieved
 from tidings.client.connection.reconnecting_connection import ReconnectingConnection
 from tidings.client.subscription import Subscription
@@ -95,7 +96,7 @@ class Transaction:
         self,
         destination: str | Destination,
         properties: Mapping[str, Value] | None = None,
-        body: bytes = b"",
+        body: Body = b"",
         **fields: Any,
     ) -> Receipt:
         """As `Client.publish`; the message is visible after `commit`, which fails if the broker refuses it."""

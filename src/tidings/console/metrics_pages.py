@@ -7,7 +7,7 @@ import urllib.request
 from fastapi import FastAPI
 from fastapi.responses import Response
 
-METRICS_PAGES = ("/metrics", "/health", "/network")
+METRICS_PAGES = ("/metrics", "/health", "/live", "/ready", "/network")
 SECONDS = 5.0
 
 

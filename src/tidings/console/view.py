@@ -3,7 +3,7 @@
 >>> before = {"steady_seconds": 1.0, "cpu_seconds": 1.0, "plane": {"received": 100, "delivered": 0, "unmatched": 0}}
 >>> after = {"steady_seconds": 2.0, "cpu_seconds": 1.5, "plane": {"received": 350, "delivered": 0, "unmatched": 50}}
 >>> rates_between(before, after)
-Rates(received=250.0, delivered=0.0, unmatched=50.0, dropped=0.0, utilisation=0.5)
+BrokerRates(received=250.0, delivered=0.0, unmatched=50.0, dropped=0.0, utilisation=0.5)
 
 Brokers' numbers are unique in a network and nowhere else: brokers that stand alone have all the same. What tells
 brokers apart is their *place*: the number, and above it which of the networks that the console sees it belongs to.

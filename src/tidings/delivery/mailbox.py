@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from tidings.delivery.backlog import PRIORITIES, Backlog, BacklogPosition, behind
 from tidings.delivery.message_cache import CachedMessage, MessageCache
+from tidings.delivery.policy import Quota
 
 PAGE_MESSAGES = 256  # how many to fetch from the store at a time, unless told otherwise
 
@@ -129,6 +130,7 @@ class Mailbox:
         self.durable = kind in DURABLE
         self.asked = b""  # of a durable subscription: the predicate that was asked for, without what a rule adds
         self.deliveries_max = deliveries_max
+        self.quota: Quota | None = None  # of a queue with a policy
         self._page_messages = page_messages
         self.consumers: list[Consumer] = []
         self.backlog = Backlog()
@@ -312,6 +314,8 @@ class Mailbox:
 
     def put_back(self, place: BacklogPosition) -> None:
         self.backlog.put_back(place)
+        if self.quota is not None:
+            self.quota.stays(place.seq)
         self._look_again(place)
 
     def _look_again(self, place: BacklogPosition) -> None:
@@ -322,6 +326,8 @@ class Mailbox:
     def finish(self, seq: int) -> None:
         """This mailbox is done with the message."""
         self.messages -= 1
+        if self.quota is not None:
+            self.quota.left(seq)
         self._tries.pop(seq, None)
         self._marked.discard(seq)
         for consumer in self.consumers:

@@ -42,6 +42,7 @@ class Retention:
     age_ms: int = 0  # 0: whatever their age
     bytes_max: int = 0
     destination: str = ""
+    last: bool = False  # only the last message of each topic (`last_values`)
 
     def __post_init__(self) -> None:
         if self.age_ms < 0 or self.bytes_max < PIECES:

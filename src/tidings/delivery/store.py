@@ -92,7 +92,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A small setting under a name; the last one counts."""
+    """A small setting under a name; the last one counts, and an empty one is none."""
 
     key: str
     value: bytes
@@ -116,6 +116,7 @@ class Waiting:
 
     seqs: "array[int]" = field(default_factory=lambda: array("Q"))
     priorities: "array[int]" = field(default_factory=lambda: array("B"))
+    sizes: "array[int]" = field(default_factory=lambda: array("I"))
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -257,7 +258,10 @@ class MemoryStore:
                 if seq in self._waiting.get(mailbox, ()):
                     self._counted[mailbox, seq] = deliveries
             case Note(key, value):
-                self._notes[key] = value
+                if value:
+                    self._notes[key] = value
+                else:
+                    self._notes.pop(key, None)
             case _:
                 assert_never(record)
 
@@ -272,7 +276,11 @@ class MemoryStore:
     def recover(self) -> Recovered:
         self._check_open()
         waiting = {
-            mailbox: Waiting(array("Q", messages), array("B", map(priority_of, messages.values())))
+            mailbox: Waiting(
+                array("Q", messages),
+                array("B", map(priority_of, messages.values())),
+                array("I", map(len, messages.values())),
+            )
             for mailbox, messages in self._waiting.items()
         }
         boxes = tuple(self._mailboxes[mailbox] for mailbox in sorted(self._mailboxes))

@@ -31,6 +31,10 @@ class Bloom(Protocol):
     @property
     def hashes(self) -> int: ...
     @property
+    def seed(self) -> int:
+        """Filters of different seeds err independently."""
+
+    @property
     def count(self) -> int:
         """Number of ids added, repetitions included; of a union the sum."""
 
@@ -41,7 +45,7 @@ class Bloom(Protocol):
         """For each id: False if it was certainly not added, True if it was or (with probability `fpp`) was not."""
 
     def unite(self, other: Self) -> None:
-        """Take in everything the other filter holds. Both must have the same bits and hashes."""
+        """Take in everything the other filter holds. Both must have the same bits, hashes and seed."""
 
     def fill(self) -> float:
         """The share of bits that are set."""
@@ -79,9 +83,9 @@ def as_ids(ids: Ids) -> NDArray[np.uint8]:
 class BloomFilter:
     """The kernel's filter. Calls release the GIL; a filter that is written must not be used by another thread."""
 
-    def __init__(self, bits: int, hashes: int) -> None:
+    def __init__(self, bits: int, hashes: int, seed: int = 0) -> None:
         check_shape(bits, hashes)
-        self._filter = _kernel.Bloom(bits, hashes)
+        self._filter = _kernel.Bloom(bits, hashes, seed)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -97,6 +101,10 @@ class BloomFilter:
     @property
     def hashes(self) -> int:
         return self._filter.hashes
+
+    @property
+    def seed(self) -> int:
+        return self._filter.seed
 
     @property
     def count(self) -> int:

@@ -153,6 +153,10 @@ class Relayed(NamedTuple):
     hops: int
     tag: int
     routers: list[int]
+    numbers: list[int]  # that the origin gave it for each of the routers
+    origin: int
+    epoch: int
+    repeated: bool  # its publisher may have sent it before
     expires_ms: int
     message: bytes
 

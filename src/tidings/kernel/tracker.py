@@ -1,9 +1,11 @@
 """Histories that the forwarding plane fills: a thin face over native/include/tidings/tracking/tracker.hpp."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tidings import _kernel
 
+FORMS = ("bloom", "ids", "runs", "lines")  # ids: as they are, 16 bytes each
 KINDS = ("publish", "route", "forward", "deliver")  # by the number the kernel has for them
 
 
@@ -18,7 +20,7 @@ class TrackedFilter(NamedTuple):
     singles: tuple[int, ...]
     ids: int  # how many
     full: bool
-    exact: bool  # the data is the ids themselves
+    form: str  # of the data: see FORMS
     data: bytes
     opened_ms: int
     stored_ms: int
@@ -32,6 +34,7 @@ class Tracker:
         broker: int,
         *,
         exact: bool,
+        runs: bool,
         bits: int,
         hashes: int,
         capacity: int,
@@ -43,7 +46,7 @@ class Tracker:
         forwards: bool,
     ) -> None:
         self.kernel = _kernel.Tracker(
-            broker, exact, bits, hashes, capacity, doublings, skew_ms, jitter_ms, persist_ms, retain, forwards
+            broker, exact, runs, bits, hashes, capacity, doublings, skew_ms, jitter_ms, persist_ms, retain, forwards
         )
 
     @property
@@ -72,10 +75,18 @@ class Tracker:
         it holds this one."""
         return self.kernel.find(KINDS.index(kind), origin, peer, id, moment_ms, now_ms)
 
+    def know_brokers(self, brokers: Iterable[int]) -> None:
+        """The brokers that ids may name; ids that name others are kept under origin 0. Before the first call all
+        count."""
+        self.kernel.know_brokers(list(brokers))
+
     def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
         """Subscribers in whose filters in memory this time is that of a straggler."""
         return self.kernel.stragglers(origin, moment_ms, now_ms)
 
 
 def _named(row: tuple[Any, ...]) -> TrackedFilter:
-    return TrackedFilter(KINDS[row[0]], *row[1:])
+    kind, origin, peer, sequence, span, singles, ids, full, form, data, opened_ms, stored_ms = row
+    return TrackedFilter(
+        KINDS[kind], origin, peer, sequence, span, singles, ids, full, FORMS[form], data, opened_ms, stored_ms
+    )

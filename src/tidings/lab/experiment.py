@@ -109,7 +109,7 @@ class ExperimentPoint:
     @property
     def name(self) -> str:
         """
-        >>> Point("filters", "tidings", "filters", {"others": 5, "matching": 1}).name
+        >>> ExperimentPoint("filters", "tidings", "filters", {"others": 5, "matching": 1}).name
         'filters/tidings/matching=1,others=5'
         """
         values = ",".join(f"{name}={_shown(value)}" for name, value in sorted(self.parameters.items()))

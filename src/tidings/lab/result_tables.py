@@ -1,6 +1,6 @@
 """Reads the pipeline's tables of measurements (`tidings pipeline measure`) for the report that local segments get.
 
-The tables are Parquet files and a manifest that names them (docs/pipeline.md); no Spark is needed to read them.
+The tables are Delta tables (docs/pipeline.md); no Spark is needed to read them.
 Durations, of registration and the like, are in no table of the pipeline: they are in segments only.
 """
 
@@ -15,12 +15,11 @@ from tidings.lab.results import Mean, PointResult
 from tidings.lab.samples import BUSY
 
 if TYPE_CHECKING:
+    import deltalake
     import pyarrow as pa
     import pyarrow.parquet as pq
 else:
-    pa, pq = lazy("pyarrow"), lazy("pyarrow.parquet")
-
-VERSION = 1  # of both tables
+    deltalake, pa, pq = lazy("deltalake"), lazy("pyarrow"), lazy("pyarrow.parquet")
 
 
 def read_tables(root: Path) -> list[PointResult]:
@@ -60,17 +59,19 @@ def _order(one: PointResult) -> list[tuple[str, float, str]]:
     ]
 
 
-def _rows(root: Path, table: str) -> list[dict[str, Any]]:
-    """Of a table as its newest manifest says it is."""
-    manifests = sorted((root / table).glob("manifest-????????.json"))
-    if not manifests:
-        raise refuse(f"no table {table} in {root}; create it with: tidings pipeline measure", "E_LAB_TABLES")
+def _rows(root: Path, name: str) -> list[dict[str, Any]]:
+    """Of a table as its newest version is."""
+    place = root / name
+    if not (place / "_delta_log").is_dir():
+        if any(place.glob("manifest-*.json")):
+            reason = f"{place} has the layout of an earlier version; convert it: tidings pipeline migrate --output …"
+            raise refuse(reason, "E_LAB_TABLES")
+        raise refuse(f"no table {name} in {root}; create it with: tidings pipeline measure", "E_LAB_TABLES")
     try:
-        manifest = json.loads(manifests[-1].read_text())
-        if (manifest["table"], manifest["version"]) != (table, VERSION):
-            raise refuse(f"{manifests[-1]} is not version {VERSION} of {table}", "E_LAB_TABLES")
-        folders = [root / table / "data" / part["folder"] for part in manifest["parts"].values()]
-        files = [file for folder in folders for file in sorted(folder.glob("*.parquet"))]
-        return [row for file in files for row in pq.ParquetFile(file).read(use_threads=False).to_pylist()]
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise refuse(f"{manifests[-1]} cannot be read: {error!s:.200}", "E_LAB_TABLES") from None
+        table = deltalake.DeltaTable(place.absolute().as_uri())
+        paths = pa.table(table.get_add_actions())["path"].to_pylist()
+        return [
+            row for path in sorted(paths) for row in pq.ParquetFile(place / path).read(use_threads=False).to_pylist()
+        ]
+    except (OSError, KeyError, ValueError, TypeError, deltalake.exceptions.DeltaError, pa.ArrowException) as error:
+        raise refuse(f"{place} cannot be read: {error!s:.200}", "E_LAB_TABLES") from None

@@ -4,17 +4,17 @@ A run counts only if the server was the bottleneck and nothing else was (capacit
 they were read, so that whoever analyses them later can judge by other rules: what is stored is cumulative.
 
 >>> from dataclasses import replace
->>> counters = [Sample(second, 1000 * second, 3000 * second, 0.99 * second, 0.3 * second, 5e7) for second in range(8)]
->>> verdict = judge(counters, Rules(warm_s=2, cool_s=1))
+>>> counters = [CounterSample(at, 1000 * at, 3000 * at, 0.99 * at, 0.3 * at, 5e7) for at in range(8)]
+>>> verdict = judge(counters, RunRules(warm_s=2, cool_s=1))
 >>> verdict.received_per_s, verdict.overall_per_s, verdict.valid
 (1000.0, 4000.0, True)
->>> judge([replace(one, server_cpu_s=one.server_cpu_s / 2) for one in counters], Rules()).reasons
+>>> judge([replace(one, server_cpu_s=one.server_cpu_s / 2) for one in counters], RunRules()).reasons
 ('the server used 49.5 % of its core, at least 96.0 % are asked for',)
 
 On a busy machine the server gets only a part of its core. What it does in a second of that part is still known:
 
 >>> busy = [replace(one, server_cpu_s=one.server_cpu_s / 2) for one in counters]
->>> round(judge(busy, Rules(server_share_min=0, per_cpu_second=1)).received_per_s)  # 1000 in 0.495 s
+>>> round(judge(busy, RunRules(server_share_min=0, per_cpu_second=1)).received_per_s)  # 1000 in 0.495 s
 2020
 """
 

@@ -17,6 +17,7 @@ import numpy as np
 import uvloop
 
 from tidings.broker.config.tracking import TrackingTable
+from tidings.broker.config.tuning import TuningTable
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.server import Broker
 from tidings.broker.tracking_thread import TrackingOptions
@@ -52,11 +53,12 @@ class Stamps:
 SESSIONS: dict[str, Callable[[], ProtocolSession]] = {"native": NativeSession, "stomp": StompSession}
 
 
-async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> None:
+async def serve(data: Path, protocol: str, tracking: TrackingOptions | None, tuning: TuningTable) -> None:
     keep_large_blocks()
-    broker = Broker(NodeSettings(), SqliteStore(data / "store.db"), tracking=tracking)
+    broker = Broker(NodeSettings(), SqliteStore(data / "store.db"), tracking=tracking, tuning=tuning)
     await broker.start([])
-    collect_seldom()
+    if tuning.rare_garbage_collection:
+        collect_seldom()
     port = await broker.listen(ListenerSettings(SESSIONS[protocol], port=0))
     end, loop, stamps = asyncio.Event(), asyncio.get_running_loop(), Stamps(broker.forwarder.received)
     loop.add_signal_handler(signal.SIGUSR1, lambda: _say(json.dumps(broker.forwarder.stats())))
@@ -78,7 +80,9 @@ if __name__ == "__main__":
     parser.add_argument("data", type=Path, help="directory of its store")
     parser.add_argument("--protocol", choices=SESSIONS, default="native")
     parser.add_argument("--tracking", default="", help="a table [tracking] of a configuration, as JSON; empty: none")
+    parser.add_argument("--tuning", default="{}", help="a table [tuning] of a configuration, as JSON")
     arguments = parser.parse_args()
     table = TrackingTable(**json.loads(arguments.tracking)) if arguments.tracking else None
     options = None if table is None else table.options(arguments.data)
-    uvloop.run(serve(arguments.data, arguments.protocol, options))
+    tuning = TuningTable(**json.loads(arguments.tuning))
+    uvloop.run(serve(arguments.data, arguments.protocol, options, tuning))

@@ -141,16 +141,23 @@ class TidingsServer(Server):
     def version(self) -> str:
         return installed_version("tidings")
 
-    def __init__(self, tracking: Mapping[str, object] | None = None, python: str = sys.executable) -> None:
+    def __init__(
+        self,
+        tracking: Mapping[str, object] | None = None,
+        python: str = sys.executable,
+        tuning: Mapping[str, bool] | None = None,
+    ) -> None:
         """`tracking`: keys of [tracking]; None: nothing is recorded. `python`: an interpreter that has Tidings, perhaps
-        in another version."""
+        in another version. `tuning`: keys of [tuning]."""
         super().__init__()
-        self._tracking, self._python = tracking, python
+        self._tracking, self._python, self._tuning = tracking, python, tuning
 
     def start(self) -> None:
         command = [self._python, "-m", "tidings.lab.server_process", str(self.directory), "--protocol", self.protocol]
         if self._tracking is not None:
             command += ["--tracking", json.dumps(self._tracking)]
+        if self._tuning:
+            command += ["--tuning", json.dumps(self._tuning)]
         process = self._spawn(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         line = process.stdout.readline()

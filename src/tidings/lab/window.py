@@ -5,7 +5,7 @@ minute of work that has to be waited for before and after every run. So the wind
 it came back in less than `FLIGHT_S`, and halves when it took much longer. A fast server has the largest one at once, a
 slow one is never without work either.
 
->>> window = Window(largest=4000, smallest=20)
+>>> window = SendWindow(largest=4000, smallest=20)
 >>> window.update(0.0, sent=20, done=0)
 >>> window.update(0.01, sent=40, done=20)  # 20 in 10 ms
 >>> window.size

@@ -31,7 +31,10 @@ class Routing:
     routing: str = "bdrp"
     unicast: str = "link-state"
     encoding: str = "graded"
+    encoding_exact: bool = True
     policy: str = "selective"
+    merge: bool = False
+    advertise: tuple[str, ...] = (">",)
     broadcast_above: int = 0
     heartbeat_ms: float = 1000.0
     redial_ms_max: float = 2000.0

@@ -5,7 +5,7 @@ what its bandwidth says in each direction, and counts it: every segment with hea
 (virtual interfaces would take several as one). The plan is plain data, made first and carried out then:
 
 >>> from tidings.overlay.topology.generate import line
->>> plan = Plan.of(line(2, bandwidth_bytes_s=1e6), prefix="t")
+>>> plan = AddressPlan.of(line(2, bandwidth_bytes_s=1e6), prefix="t")
 >>> plan.address("1", "2"), plan.address("2", "1")
 ('10.77.0.1', '10.77.0.2')
 >>> print(plan.commands[4])

@@ -1,6 +1,6 @@
 """An index of filters for routing: finds those that cover a filter, are covered by it, or intersect it, without a scan.
 
-Candidates come from a tree of boxes (box_tree.py), the answer from `covers` and `intersects` of the model, so the index
+Candidates come from a tree of boxes (box_tree.hpp), answers from `covers` and `intersects` of the model, so the index
 says exactly what a scan would. Filters of one conjunction, nearly all, have a tree of their own with the sharpest
 questions. A disjunction can be covered by several boxes together that each cover only a part; its conjunctions are in a
 second tree, and there, as for questions about disjunctions, candidates are all boxes that meet. What cannot
@@ -15,12 +15,12 @@ match anything is covered by all and is kept aside.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 from tidings.errors import UsageError
-from tidings.matching.box_tree import Box, BoxTree, box_of
+from tidings.kernel.box_tree import BoxTree
 from tidings.model.covering import conjunction_covers, conjunction_intersects, covers, intersects
-from tidings.model.predicate import Conjunction, Predicate
+from tidings.model.predicate import Box, Conjunction, Predicate
 
 K = TypeVar("K", bound=Hashable)
 
@@ -61,13 +61,55 @@ class CoverScan(Generic[K]):
         return (key for key, one in self._filters.items() if intersects(one, filter))
 
 
+class _Boxes(Generic[K]):
+    """A tree of boxes by key."""
+
+    def __init__(self) -> None:
+        self._tree = BoxTree()
+        self._ids: dict[K, int] = {}
+        self._keys: list[K | None] = []
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, key: K, conjunction: Conjunction) -> None:
+        if self._free:
+            id = self._free.pop()
+            self._keys[id] = key
+        else:
+            id = len(self._keys)
+            self._keys.append(key)
+        self._ids[key] = id
+        self._tree.add(id, conjunction.box)
+
+    def remove(self, key: K) -> None:
+        id = self._ids.pop(key)
+        self._tree.remove(id)
+        self._keys[id] = None
+        self._free.append(id)
+
+    def containing(self, box: Box) -> list[K]:
+        return self._named(self._tree.containing(box))
+
+    def within(self, box: Box) -> list[K]:
+        return self._named(self._tree.within(box))
+
+    def meeting(self, box: Box) -> list[K]:
+        return self._named(self._tree.meeting(box))
+
+    def _named(self, ids: list[int]) -> list[K]:
+        keys = self._keys
+        return [cast("K", keys[id]) for id in ids]
+
+
 class CoverIndex(Generic[K]):
     """Do not change it while an answer is being iterated over: make a list first."""
 
     def __init__(self) -> None:
         self._filters: dict[K, Predicate] = {}
-        self._single: BoxTree[K] = BoxTree()
-        self._parts: BoxTree[tuple[K, int]] = BoxTree()
+        self._single: _Boxes[K] = _Boxes()
+        self._parts: _Boxes[tuple[K, int]] = _Boxes()
         self._empty: dict[K, None] = {}
 
     def __len__(self) -> int:
@@ -88,11 +130,11 @@ class CoverIndex(Generic[K]):
         self._filters[key] = filter
         rows = filter.conjunctions
         if len(rows) == 1 and rows[0].normal.satisfiable:
-            self._single.add(key, box_of(rows[0]))
+            self._single.add(key, rows[0])
             return
         useful = [number for number, row in enumerate(rows) if row.normal.satisfiable]
         for number in useful:
-            self._parts.add((key, number), box_of(rows[number]))
+            self._parts.add((key, number), rows[number])
         if not useful:
             self._empty[key] = None
 
@@ -116,7 +158,7 @@ class CoverIndex(Generic[K]):
         if not rows:
             yield from (key for key, one in self._filters.items() if covers(one, filter))
             return
-        filters, box = self._filters, box_of(rows[0])  # who covers all of it covers its first conjunction
+        filters, box = self._filters, rows[0].box  # who covers all of it covers its first conjunction
         alone = rows[0] if len(rows) == 1 else None
         for key in self._single.containing(box):
             one = filters[key]
@@ -133,7 +175,7 @@ class CoverIndex(Generic[K]):
         yield from (key for key in self._empty if covers(filter, self._filters[key]))
         rows = _useful(filter)
         if len(rows) == 1 and len(filter.conjunctions) == 1:
-            alone, box, filters = rows[0], box_of(rows[0]), self._filters
+            alone, box, filters = rows[0], rows[0].box, self._filters
             plain = filter.residual is None
             for key in self._single.within(box):
                 if conjunction_covers(alone, filters[key].conjunctions[0]) if plain else covers(filter, filters[key]):
@@ -156,9 +198,9 @@ class CoverIndex(Generic[K]):
                 yield key
 
     def _meeting(self, rows: list[Conjunction]) -> Iterator[K]:
-        boxes: list[Box] = [box_of(row) for row in rows]
+        boxes: list[Box] = [row.box for row in rows]
         if len(boxes) == 1 and not len(self._parts):
-            return self._single.meeting(boxes[0])
+            return iter(self._single.meeting(boxes[0]))
         found = {key: None for box in boxes for key in self._single.meeting(box)}
         found.update({key: None for box in boxes for key, _ in self._parts.meeting(box)})
         return iter(found)
@@ -168,5 +210,5 @@ def _useful(filter: Predicate) -> list[Conjunction]:
     return [row for row in filter.conjunctions if row.normal.satisfiable]
 
 
-def _owners(parts: Iterator[tuple[K, int]]) -> Iterator[K]:
+def _owners(parts: Iterable[tuple[K, int]]) -> Iterator[K]:
     return iter({key: None for key, _ in parts})

@@ -20,7 +20,9 @@ from enum import StrEnum
 from tidings.errors import UsageError
 from tidings.model.constraint import check_name
 from tidings.model.message import check_property_name
-from tidings.model.values import Untyped, Value, reading
+from tidings.model.values import Kind, Untyped, Value, reading
+
+LEVELS_MAX = 64  # of a hierarchy of types, the root counted
 
 
 class AttributeType(StrEnum):
@@ -30,7 +32,19 @@ class AttributeType(StrEnum):
     STRING = "string"
     BYTES = "bytes"
 
+    @property
+    def kind(self) -> Kind:
+        """Kind of the values, as selectors compare them."""
+        return _KINDS[self]
 
+
+_KINDS = {
+    AttributeType.BOOL: Kind.BOOL,
+    AttributeType.INT: Kind.NUMBER,
+    AttributeType.FLOAT: Kind.NUMBER,
+    AttributeType.STRING: Kind.STRING,
+    AttributeType.BYTES: Kind.BYTES,
+}
 _TYPES: dict[type, AttributeType] = {
     bool: AttributeType.BOOL,
     int: AttributeType.INT,
@@ -69,6 +83,7 @@ class TypeTree:
         self._types: dict[str, EventType] = {}
         self._children: dict[str, set[str]] = {}
         self._inherited: dict[str, dict[str, AttributeType]] = {}
+        self._levels: dict[str, int] = {}  # 1: it has no parent
         self.add_all(types)
 
     def __contains__(self, name: str) -> bool:
@@ -102,6 +117,10 @@ class TypeTree:
             raise EventTypeError(
                 "E_TYPE_PARENT", f"unknown parent {parent!r} of event type {name!r}; define the parent first"
             )
+        level = 1 if parent is None else self._levels[parent] + 1
+        if level > LEVELS_MAX:
+            reason = f"event type {name!r} has {level - 1} ancestors; a hierarchy has at most {LEVELS_MAX} levels"
+            raise EventTypeError("E_TYPE_DEPTH", reason)
         inherited = self._inherited[parent] if parent is not None else {}
         for attribute, kind in event_type.attributes.items():
             if inherited.get(attribute, kind) != kind:
@@ -109,6 +128,7 @@ class TypeTree:
                 raise EventTypeError("E_TYPE_ATTRIBUTE", reason)
         self._types[name] = event_type
         self._children[name] = set()
+        self._levels[name] = level
         self._inherited[name] = {**inherited, **event_type.attributes}
         if parent is not None:
             self._children[parent].add(name)
@@ -132,7 +152,7 @@ class TypeTree:
             raise EventTypeError(
                 "E_TYPE_SUBTYPES", f"event type {name!r} has subtypes, such as {min(children)!r}; remove these first"
             )
-        del self._types[name], self._children[name], self._inherited[name]
+        del self._types[name], self._children[name], self._inherited[name], self._levels[name]
         if found.parent is not None:
             self._children[found.parent].discard(name)
         return found

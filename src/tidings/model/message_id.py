@@ -88,6 +88,10 @@ class MessageIdSource:
         self._used = False
         self.delta_ms = delta_ms
 
+    @property
+    def broker(self) -> int:
+        return self._last.broker
+
     def adjust(self, delta_ms: int) -> None:
         """Take over the correction the broker sent: δ = its clock − ours."""
         self.delta_ms = delta_ms

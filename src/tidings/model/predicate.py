@@ -19,10 +19,13 @@ from tidings.errors import UsageError
 from tidings.model.attribute_set import AttributeSet
 from tidings.model.constraint import Constraint
 from tidings.model.destination import QUEUE_ATTRIBUTE, TOPIC_ATTRIBUTE
-from tidings.model.value_set import MISSING_KEY
+from tidings.model.value_set import MISSING_KEY, key_bytes
 from tidings.model.values import Value
 
 Attributes: TypeAlias = Mapping[str, Value]
+# Of each attribute the least value allowed and the first beyond, as bytes in order (value_set.py); None: text tests or
+# several kinds say more than these would.
+Box: TypeAlias = list[tuple[str, bytes | None, bytes | None]]
 Evaluate: TypeAlias = Callable[[bytes, Attributes], bool | None]  # runs a residual program
 
 PROGRAM_BYTES_MAX = 64 * 1024
@@ -57,6 +60,17 @@ class Conjunction(tuple[Constraint, ...]):
             if name in sets and MISSING_KEY not in sets[name].cuts
         )
         return Normal(sets, place != 3 and all(one.possible for one in sets.values()), place % 3)
+
+    @cached_property
+    def box(self) -> Box:
+        """The hull of what it allows each attribute it names; it must be satisfiable."""
+        sides: Box = []
+        for name, one in self.normal.sets.items():
+            if one.tests or one.readings:
+                sides.append((name, None, None))
+            else:
+                sides.append((name, key_bytes(one.cuts[0]), key_bytes(one.cuts[-1])))
+        return sides
 
     def matches(self, attributes: Attributes) -> bool:
         get = attributes.get

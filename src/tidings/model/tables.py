@@ -78,7 +78,7 @@ HISTORIES = Table(
         Column("kind", Type.TEXT, "publish, route, forward or deliver"),
         Column("origin", Type.INT, "the broker where the messages were published"),
         Column("peer", Type.TEXT, "the neighbour or subscriber they went to; empty: none"),
-        Column("encoding", Type.TEXT, "bloom or ids"),
+        Column("encoding", Type.TEXT, "runs, lines, bloom or ids"),
         Column("count", Type.INT, "how many ids"),
         Column("full", Type.FLAG, "whether it holds as many as it can"),
         Column("first_ms", Type.INT, "the range of the ids' times", nullable=True),
@@ -97,8 +97,10 @@ ATTACHMENTS = Table(
     (
         Column("broker", Type.INT, "where"),
         Column("incarnation", Type.INT, "of its process"),
-        Column("kind", Type.TEXT, "subscriber, neighbour or era"),
-        Column("peer", Type.TEXT, "who; of an era the strategy that recorded"),
+        Column("kind", Type.TEXT, "subscriber, neighbour, publisher or era"),
+        Column(
+            "peer", Type.TEXT, "who; of a publisher its number and description, of an era the strategy that recorded"
+        ),
         Column("ms", Type.INT, "when, by the broker's clock"),
         Column("attached", Type.FLAG, "came or went"),
     ),

@@ -8,10 +8,12 @@ from typing import assert_never
 
 from tidings.errors import TidingsError
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.completions import (
     ActivateConsumer,
+    AnswerRecall,
     AnswerRequest,
     AnswerRetention,
     CarryEvent,
@@ -24,9 +26,11 @@ from tidings.node.completions import (
     ConfirmUnsubscribe,
     DeliverRelayed,
     ForwardMessage,
+    HoldCopy,
     NetworkCompletion,
     OfferMessage,
     PublishEvent,
+    ReleaseCopy,
     RememberEntry,
     TakeRelay,
 )
@@ -47,9 +51,10 @@ class Completer:
         publishing: Publications,
         request_handler: RequestHandler,
         retaining: RetainedSubscriptions,
+        records: ClientRecords,
         network: Network | None,
     ) -> None:
-        self._journal, self._outbox, self._service = journal, outbox, service
+        self._journal, self._outbox, self._service, self._records = journal, outbox, service, records
         self._publishing, self._request_handler, self._retaining, self._network = (
             publishing,
             request_handler,
@@ -101,11 +106,15 @@ class Completer:
                 self._outbox.answer(connection, Done(receipt))
             case AnswerRetention():
                 self._retaining.answer(completion, error)
+            case AnswerRecall():
+                self._records.answer(completion)
             case (
                 ForwardMessage()
                 | CarryEvent()
                 | RememberEntry()
                 | DeliverRelayed()
+                | HoldCopy()
+                | ReleaseCopy()
                 | TakeRelay()
                 | ConfirmHandOver()
                 | ConfirmCopy()
@@ -128,12 +137,16 @@ class Completer:
                     network.store_and_forward.forget(message_id)
             case DeliverRelayed():
                 network.store_and_forward.deliver_relayed(completion, error)
+            case HoldCopy():
+                network.store_and_forward.held_copy(completion, error)
+            case ReleaseCopy():
+                network.held_copies.released(completion, error)
             case TakeRelay():
                 if network.relay_inbox.complete(completion, error):
                     self.complete_all(self._journal.withdraw(completion.life), error)
             case ConfirmHandOver():
                 network.scheme_forwarding.complete(completion, error)
-            case ConfirmCopy(message_id, then):
-                self._complete_network(network, then, error or network.store_and_forward.missing(message_id))
+            case ConfirmCopy(then=then):
+                self._complete_network(network, then, error or network.store_and_forward.confirm_copy(completion))
             case _:
                 assert_never(completion)

@@ -21,8 +21,8 @@ from tidings.delivery.retained import RetainedMailbox
 from tidings.errors import TidingsError
 from tidings.node.clients.idempotent_commit import LastCommit
 from tidings.node.clients.session import Connection, MailboxSubscription, OpenTransaction
+from tidings.node.network.copy_numbers import CopyNumber, CopyNumbers
 from tidings.node.requests import Commit, Done
-from tidings.overlay.effects import Router
 
 # --- parts of completions -----------------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ class PublicationStored(NamedTuple):
     """A message of a transaction, or an event: for subscribers here and, perhaps, at other brokers."""
 
     now_ms: int
-    connection: int
+    connection: int | None  # None: a client that has left
     message: bytes
     offer: Offer
     enters: bool  # it is not persistent, and goes to other brokers
@@ -55,7 +55,7 @@ class Copy(NamedTuple):
 
     hops: int
     tag: int
-    routers: list[Router]
+    numbers: CopyNumbers
     expires_ms: int
     message: bytes
 
@@ -176,6 +176,15 @@ class AnswerRetention:
     mailbox: RetainedMailbox
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerRecall:
+    """Durable or refused: the client's records as they are then. Crash: the client asks again."""
+
+    client: Connection
+    receipt: int
+    name: str
+
+
 # --- between brokers ----------------------------------------------------------------------------------------------
 
 
@@ -185,7 +194,7 @@ class ForwardMessage(NamedTuple):
 
     seq: int
     message: bytes
-    routers: set[Router]
+    numbers: CopyNumbers
     expires_ms: int
     hops: int
 
@@ -206,10 +215,29 @@ class RememberEntry(NamedTuple):
 
 
 class DeliverRelayed(NamedTuple):
-    """Durable: a message of another broker goes to subscribers here. Refused: its id is forgotten. Crash: it waits in
-    durable mailboxes, and its id is known; direct subscribers were lost with the process."""
+    """Durable: a message of another broker goes to subscribers here. Refused: its id and number are forgotten. Crash:
+    it waits in durable mailboxes, and its id and number are known; direct subscribers were lost with the process."""
 
     now_ms: int
+    offer: Offer
+    number: CopyNumber | None
+
+
+class HoldCopy(NamedTuple):
+    """Durable: a copy is held for subscribers that may come back. Refused: its id and number are forgotten. Crash: it
+    is held, and its id and number are known."""
+
+    seq: int
+    message_id: bytes
+    number: CopyNumber | None
+
+
+class ReleaseCopy(NamedTuple):
+    """Durable: a copy that was held goes to subscribers here. Refused: it is held again. Crash: it waits in durable
+    mailboxes; direct subscribers were lost with the process."""
+
+    now_ms: int
+    seq: int  # under which it was held
     offer: Offer
 
 
@@ -236,13 +264,23 @@ class ConfirmCopy(NamedTuple):
     """Durable: a copy of a message that is known here is taken, but refused if that message was refused meanwhile.
     Refused: refused. Crash: as for `then`."""
 
+    now_ms: int
     message_id: bytes
+    number: CopyNumber | None
     then: TakeRelay | ConfirmHandOver
 
 
 RelayCompletion: TypeAlias = TakeRelay | ConfirmHandOver
 NetworkCompletion: TypeAlias = (
-    ForwardMessage | CarryEvent | RememberEntry | DeliverRelayed | TakeRelay | ConfirmHandOver | ConfirmCopy
+    ForwardMessage
+    | CarryEvent
+    | RememberEntry
+    | DeliverRelayed
+    | HoldCopy
+    | ReleaseCopy
+    | TakeRelay
+    | ConfirmHandOver
+    | ConfirmCopy
 )
 Completion: TypeAlias = (
     OfferMessage
@@ -254,5 +292,6 @@ Completion: TypeAlias = (
     | ActivateConsumer
     | ConfirmUnsubscribe
     | AnswerRetention
+    | AnswerRecall
     | NetworkCompletion
 )

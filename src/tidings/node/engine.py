@@ -131,24 +131,20 @@ class Engine:
                 self._persisted(now, incoming)
                 return self._take()
             case inputs.PersistedNow() | inputs.PersistLate() | inputs.NotPersisted():
-                self._answer_alone(incoming)
+                self._answer_alone(now, incoming)
                 return self._take()
             case inputs.Loaded(asked, messages, damaged):
                 node.loaded(now.wall_ms, asked, messages, damaged)
             case inputs.Resolved(number, answer):
                 node.tracking.resolved(now.wall_ms, number, answer)
-            case inputs.Turn():
-                pass
-            case inputs.Tick():
-                node.tick(now.wall_ms)
-            case inputs.TrackingTick():
-                node.tracking.tick(now.wall_ms)
-            case inputs.StopTracking():
-                node.tracking.close(now.wall_ms)
+            case inputs.Turn() | inputs.Tick() | inputs.TrackingTick() | inputs.StopTracking():
+                self._time_input(now, incoming)
             case (
                 inputs.LinksReady()
                 | inputs.LinkOpened()
                 | inputs.StopLinks()
+                | inputs.PeersChanged()
+                | inputs.ForgetBroker()
                 | fx.Lost()
                 | fx.Authenticated()
                 | fx.Denied()
@@ -177,6 +173,21 @@ class Engine:
             self._pass(now, node.retry())
         return self._take()
 
+    def _time_input(
+        self, now: Now, incoming: inputs.Turn | inputs.Tick | inputs.TrackingTick | inputs.StopTracking
+    ) -> None:
+        match incoming:
+            case inputs.Turn():
+                pass
+            case inputs.Tick():
+                self.node.tick(now.wall_ms)
+            case inputs.TrackingTick():
+                self.node.tracking.tick(now.wall_ms)
+            case inputs.StopTracking():
+                self.node.tracking.close(now.wall_ms)
+            case _:
+                assert_never(incoming)
+
     def _persisted(self, now: Now, incoming: inputs.Persisted) -> None:
         for ticket in incoming.tickets:
             self._pass(now, self.node.persisted(ticket, incoming.error))
@@ -192,6 +203,7 @@ class Engine:
             clients.lost(incoming.connection)
         elif isinstance(incoming, inputs.Reconfigured):
             clients.configure(incoming.limits, open=incoming.open)
+            self.node.mailbox_service.limits.configure(incoming.policies)
         elif (client := clients.by_connection.get(incoming.connection)) is not None:  # otherwise it has left meanwhile
             self._input_of_client(now, client, incoming)
 
@@ -230,6 +242,10 @@ class Engine:
                 links.opened(now, incoming)
             case inputs.StopLinks(reason):
                 network.stop(now.steady_ms, reason)
+            case inputs.PeersChanged(dials, costs):
+                network.change_peers(now.steady_ms, dials, costs)
+            case inputs.ForgetBroker(router):
+                network.forget(now.steady_ms, router)
             case fx.Lost():
                 links.lost(now, incoming)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():
@@ -262,7 +278,7 @@ class Engine:
         if type(event) is not ControlFrame:
             self._unfinished = True
         if isinstance(event, Published):
-            node.publishing.message(event)
+            node.publishing.message(now.wall_ms, event)
         elif isinstance(event, PublishedToRouters | PublishedToScheme):
             node.publishing.entered(now.wall_ms, event)
         elif isinstance(event, RemoteMessage):
@@ -350,7 +366,7 @@ class Engine:
         self._out.append(write)
         return True
 
-    def _answer_alone(self, incoming: inputs.PersistedNow | inputs.PersistLate | inputs.NotPersisted) -> None:
+    def _answer_alone(self, now: Now, incoming: inputs.PersistedNow | inputs.PersistLate | inputs.NotPersisted) -> None:
         event, self._alone = self._alone, None
         assert event is not None
         match incoming:
@@ -364,7 +380,7 @@ class Engine:
             case inputs.PersistLate():
                 self.node.sync_write.late(ConfirmPublication(event.connection, event.receipt))
             case inputs.NotPersisted():
-                self.node.publishing.message(event)
+                self.node.publishing.message(now.wall_ms, event)
             case _:
                 assert_never(incoming)
 

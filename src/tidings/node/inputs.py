@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from tidings.delivery.policy import QueuePolicy
 from tidings.errors import TidingsError
 from tidings.node.clients.session import Principal
 from tidings.node.limits import BrokerLimits
 from tidings.node.protocol_session import Hello, ProtocolSession
 from tidings.node.requests import Outcome, Request
 from tidings.overlay import effects as fx
+from tidings.overlay.effects import Router
 from tidings.tracking.recording.recorder import TraceAnswer
 
 
@@ -129,10 +131,11 @@ class RefuseClient:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """Limits and access control have changed; for clients that log in from now on."""
+    """Limits and access control for clients that log in from now on; policies for all queues."""
 
     limits: BrokerLimits
     open: bool  # no users are configured: every client has full access
+    policies: tuple[QueuePolicy, ...] = ()
 
 
 # Completions of effects.
@@ -211,6 +214,21 @@ class StopLinks:
 
 
 @dataclass(frozen=True, slots=True)
+class PeersChanged:
+    """The configuration names these neighbours now: addresses to dial, with the router expected there, and costs."""
+
+    dials: tuple[tuple[str, Router | None], ...]
+    costs: Mapping[Router, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetBroker:
+    """This broker was removed for good: nothing waits for it any longer."""
+
+    router: Router
+
+
+@dataclass(frozen=True, slots=True)
 class StopTracking:
     """The process ends: store all that was recorded."""
 
@@ -221,6 +239,15 @@ OfClient: TypeAlias = (  # of one that has opened a connection, and may have lef
 )
 ClientInput: TypeAlias = ClientOpened | ClientLost | Reconfigured | OfClient
 LinkInput: TypeAlias = (
-    LinksReady | LinkOpened | StopLinks | fx.Lost | fx.Authenticated | fx.Denied | fx.Carried | fx.Timer
+    LinksReady
+    | LinkOpened
+    | StopLinks
+    | PeersChanged
+    | ForgetBroker
+    | fx.Lost
+    | fx.Authenticated
+    | fx.Denied
+    | fx.Carried
+    | fx.Timer
 )
 Input: TypeAlias = PlaneReady | Turn | Tick | TrackingTick | StopTracking | Completion | ClientInput | LinkInput

@@ -14,6 +14,7 @@ from tidings.model.event_type_topics import is_event
 from tidings.model.predicate import Predicate
 from tidings.node.clients.advertisements import Advertisements
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.event_type_registry import EventTypeRegistry, LocalEventTypes, NetworkEventTypes, NoEventTypes
 from tidings.node.clients.event_type_requests import EventTypeRequests
 from tidings.node.clients.publications import Publications
@@ -29,7 +30,9 @@ from tidings.node.mailboxes.message_loader import MessageLoader
 from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
 from tidings.node.mailboxes.sync_write import SyncWrite
 from tidings.node.network.event_custody import EventCustody
+from tidings.node.network.held_copies import HeldCopies
 from tidings.node.network.network import Network
+from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.observed_plane import ObservedPlane
@@ -41,7 +44,10 @@ from tidings.node.requests import (
     AdvertiseType,
     Credit,
     Failed,
+    Keep,
+    Linger,
     ReadRetained,
+    Recall,
     Release,
     RemoveType,
     Request,
@@ -71,6 +77,7 @@ class Node:
         rng: Random | None = None,
     ) -> None:
         self.connections: dict[int, Connection] = {}
+        self._last_values = settings.last_values
         self._observed = observed = ObservedPlane(plane)
         pieces = settings.pieces
         self._journal = journal = Journal(pieces.later_changes, pieces.changes_bytes_max)
@@ -81,6 +88,7 @@ class Node:
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
+            held = HeldCopies(plane, journal, service, network.empty_store, load_max=pieces.load_messages)
             store_and_forward = StoreAndForward(
                 plane,
                 journal,
@@ -90,23 +98,29 @@ class Node:
                 window_bytes=network.window_bytes,
                 memory_bytes_max=pieces.transit_bytes_max,
                 load_max=pieces.load_messages,
+                dedup=RelayDedup(pieces.relay_id_slots, pieces.relay_slot_ids, pieces.number_ranges_max),
+                held=held,
             )
             post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
-            self.network = Network(plane, network, store_and_forward, post, incarnation, rng)
+            self.network = Network(plane, network, store_and_forward, post, held, incarnation, rng)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
-        self._request_handler = RequestHandler(observed, service, journal, outbox, settings, self.publishing)
+        self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
+        self._request_handler = RequestHandler(
+            observed, service, journal, outbox, settings, self.publishing, self.records
+        )
         self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
         self._completer = Completer(
-            journal, outbox, service, self.publishing, self._request_handler, self.retaining, self.network
+            journal, outbox, service, self.publishing, self._request_handler, self.retaining, self.records, self.network
         )
         self._own_types = LocalEventTypes(journal, outbox)
-        self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure)
+        self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure, plane)
         self._advertising = Advertisements(outbox, self._advertise)
         self.tracking = Tracking(
             plane,
             tracking or TrackingSettings(NoStrategy()),
             outbox,
             self.network,
+            self.connections,
             broker=settings.broker_id,
             incarnation=incarnation,
         )
@@ -126,6 +140,9 @@ class Node:
         self._own_types.recover(recovered)
         self.mailbox_service.recover(recovered)
         self.retaining.recover(recovered)
+        self.records.recover(recovered)
+        if self._last_values:
+            self.retaining.keep_last_values()
         self._request_handler.transactions.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
@@ -141,14 +158,20 @@ class Node:
         self.connections[connection] = Connection(connection, principal, client_id)
         self._outbox.connected.add(connection)
 
+    def published_by(self, now_ms: int, connection: int, number: int, address: str) -> None:
+        """The client was given this number for its messages' ids."""
+        self.tracking.published_by(now_ms, connection, number, address)
+
     def lost(self, connection: int) -> None:
         """The client has left, with or without a farewell."""
+        self.tracking.lost(connection)
         gone = self.connections.pop(connection, None)
         if gone is not None:
             self._outbox.connected.discard(connection)
             self.backpressure.forget(connection)
             gone.gone = True
             self._request_handler.lost(gone)
+            self.records.lost(connection)
             self._types.lost(gone)
             self.retaining.lost(connection)
             self._advertising.lost(connection)
@@ -168,6 +191,12 @@ class Node:
             self.tracking.tracing.start(now_ms, client, request)
         elif isinstance(request, Retain | ReadRetained | Release):
             self.retaining.carry_out(client, request)
+        elif isinstance(request, Keep):
+            self.records.keep(client, request)
+        elif isinstance(request, Recall):
+            self.records.recall(client, request)
+        elif isinstance(request, Linger):
+            self.records.linger(now_ms, client, request)
         elif isinstance(request, AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType):
             self._types.carry_out(client, request)
         elif isinstance(request, Advertise | Unadvertise):
@@ -186,14 +215,33 @@ class Node:
         client = self.connections[event.connection]
         try:
             if is_event(message):
-                self._types.check(client, message)
                 if session == 0 and session not in client.transactions:
-                    self.publishing.event(now_ms, event.connection, receipt, message)
+                    self._event(now_ms, client, event)
                     return
+                self._types.check(client, message)
             self._request_handler.transactions.add(client, session, receipt, message)
         except TidingsError as error:
             client.spoil(session, error)
             self._outbox.refused(event.connection, receipt, error)
+
+    def _event(self, now_ms: int, client: Connection, event: Transacted) -> None:
+        try:
+            self._types.check(client, event.message)
+        except TidingsError as unchecked:
+
+            def go_on(error: TidingsError | None) -> None:
+                try:
+                    if error is not None:
+                        raise error
+                    self._types.check(client, event.message)
+                    self.publishing.event(now_ms, event.connection, event.receipt, event.message)
+                except TidingsError as wrong:
+                    self._outbox.refused(event.connection, event.receipt, wrong)
+
+            if unchecked.code == "E_TYPE_UNADVERTISED" and self._types.imply(client, event.message, go_on):
+                return
+            raise
+        self.publishing.event(now_ms, event.connection, event.receipt, event.message)
 
     def room(self, connection: int) -> None:
         """The connection can take more again."""
@@ -224,6 +272,7 @@ class Node:
         self.mailbox_service.tick(now_ms)
         self._request_handler.queues.settle(now_ms)
         self.retaining.tick(now_ms)
+        self.records.tick(now_ms)
         if self.network is not None:
             self.network.tick(now_ms, self._journal)
 
@@ -239,6 +288,8 @@ class Node:
 
     def turn(self, now_ms: int) -> list[NodeEffect]:
         """The end of each step: write, give out, answer, hold or release publishers."""
+        if not self.records.at_rest:
+            self.records.settle(now_ms)
         writes = self._flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]
@@ -246,7 +297,7 @@ class Node:
             self._note_changes(now_ms)
         wanted = self._loader.wanted()
         wanted += self._dispatch.round(now_ms)
-        if wanted or self.retaining.reads:
+        if wanted or self.retaining.busy:
             self._loader.ask(wanted)
         writes += self._flush()
         if self.backpressure.held or self.mailbox_service.overflow.slow:
@@ -264,7 +315,7 @@ class Node:
                 self.backpressure.held
                 or self._observed.changes
                 or self._request_handler.queues.jobs
-                or self.retaining.reads
+                or self.retaining.busy
             )
         )
 
@@ -274,6 +325,5 @@ class Node:
         self._own_types.changed(changes)
         if self.network is not None:
             self.network.settle(now_ms, changes)
-        self.tracking.settle(
-            now_ms, self.connections, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes()
-        )
+            self._types.settle()
+        self.tracking.settle(now_ms, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes())

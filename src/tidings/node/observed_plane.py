@@ -5,13 +5,21 @@ Request handler and mailbox service install predicates in the plane and know not
 lists changes.
 """
 
+from typing import NamedTuple
+
 from tidings.kernel.forwarder import DirectSink
 from tidings.node.plane import Plane
 
 
+class InterestChange(NamedTuple):
+    added: bool
+    predicate: bytes
+    mailbox: bool  # of a subscription whose messages wait here for acknowledgement, perhaps durable
+
+
 class ObservedPlane:
     def __init__(self, plane: Plane) -> None:
-        self.changes: list[tuple[bool, bytes]] = []  # (added?, predicate), in order, since they were last taken
+        self.changes: list[InterestChange] = []  # in order, since they were last taken
         self._plane = plane
         self._predicates: dict[int, bytes] = {}
         self._direct: list[tuple[bool, int]] = []  # (added?, connection) of direct sinks, since they were last taken
@@ -24,6 +32,8 @@ class ObservedPlane:
         self.deliver = plane.deliver
         self.room = plane.room
         self.transacted = plane.transacted
+        self.advertise_event = plane.advertise_event
+        self.withdraw_event = plane.withdraw_event
         self.hold = plane.hold
         self.release = plane.release
 
@@ -38,11 +48,12 @@ class ObservedPlane:
 
     def unsubscribe(self, sink: int) -> None:
         self._plane.unsubscribe(sink)
-        self.changes.append((False, self._predicates.pop(sink)))
-        if (connection := self._connections.pop(sink, None)) is not None:
+        connection = self._connections.pop(sink, None)
+        self.changes.append(InterestChange(False, self._predicates.pop(sink), connection is None))
+        if connection is not None:
             self._direct.append((False, connection))
 
-    def take_changes(self) -> list[tuple[bool, bytes]]:
+    def take_changes(self) -> list[InterestChange]:
         changes, self.changes = self.changes, []
         return changes
 
@@ -52,5 +63,5 @@ class ObservedPlane:
 
     def _note(self, sink: int, predicate: bytes) -> int:
         self._predicates[sink] = predicate
-        self.changes.append((True, predicate))
+        self.changes.append(InterestChange(True, predicate, sink not in self._connections))
         return sink

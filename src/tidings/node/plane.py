@@ -1,6 +1,6 @@
 """The forwarding plane as a node sees it: the kernel's forwarder, or anything with its face."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from tidings.kernel.forwarder import DirectSink, NetworkShape
@@ -38,6 +38,14 @@ class Plane(Protocol):
     def room(self, connection: int) -> int:
         """The number of bytes that may still be delivered to this connection now."""
 
+    def advertise_event(
+        self, connection: int, topic: str, type: str, attributes: Sequence[tuple[str, int, bool]]
+    ) -> None:
+        """Events of this connection to a topic that fit are forwarded without being shown: name, kind in the order of
+        `AttributeType`, and whether it may be missing."""
+
+    def withdraw_event(self, connection: int, topic: str) -> None: ...
+
     def transacted(self, connection: int, session: int, on: bool) -> None: ...
 
     def hold(self, connection: int) -> None:
@@ -66,6 +74,16 @@ class NetworkPlane(Plane, TrackingPlane, Protocol):
 
     def routes(self, next_hops: Mapping[int, int]) -> None: ...
 
+    def event_tree(
+        self, name: str, up: int, calls: bool, neighbours: Sequence[int], parents: Sequence[str]
+    ) -> None: ...
+
+    def drop_event_tree(self, name: str) -> None: ...
+
+    def event_filter(self, name: str, neighbour: int, parent: str, placed: bytes, filter: bytes) -> int: ...
+
+    def drop_event_filter(self, number: int) -> None: ...
+
     def link(self, connection: int, neighbour: int) -> None:
         """This connection leads to a neighbour: messages for others may leave and arrive by it."""
 
@@ -83,5 +101,17 @@ class NetworkPlane(Plane, TrackingPlane, Protocol):
     def enter(self, message: bytes, now_ms: int, connection: int | None) -> None:
         """Send a message that is not persistent to the other brokers that want it."""
 
-    def relay(self, neighbour: int, routers: list[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool:
-        """A copy that the neighbour must acknowledge; False if it cannot be sent now."""
+    def relay(
+        self,
+        neighbour: int,
+        routers: list[int],
+        numbers: list[int],
+        origin: int,
+        epoch: int,
+        repeated: bool,
+        hops: int,
+        tag: int,
+        message: bytes,
+        now_ms: int,
+    ) -> bool:
+        """A copy that the neighbour must acknowledge, with a number for each router; False if it cannot be sent now."""

@@ -235,6 +235,7 @@ class Retain:
     age_ms: int = 0
     bytes_max: int = 0
     keep_limits: bool = False
+    last: bool = False  # only the last message of each topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,7 @@ class ReadRetained:
     bytes_max: int = 1 << 20
     selector: str = ""
     strict: bool = False
+    destination: str = ""  # of last values: those of these topics; without a name the broker's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,39 @@ class Unadvertise:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep a record of this client under a name, an empty value deletes it; with a session, as part of its
+    transaction."""
+
+    receipt: int
+    name: str
+    value: bytes = b""
+    session: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The records of this client whose names begin with this one and a slash; a field of the answer each."""
+
+    receipt: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Linger:
+    """Keep something of this client, under a name, when its connection ends: its records and durable subscriptions
+    called `name/…`, for a lifetime, and a will, which is published after a delay or at the end of the lifetime."""
+
+    receipt: int
+    name: str
+    lifetime_ms: int = 0
+    will: bytes = b""  # a message
+    will_delay_ms: int = 0
+    will_expiry_ms: int = 0  # from its publication on; 0: as the message says
+    clear: bool = False  # the remains of an earlier connection end now
+
+
 TypeDeskRequest: TypeAlias = AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType
 DeskRequest: TypeAlias = (
     Subscribe
@@ -337,7 +372,10 @@ DeskRequest: TypeAlias = (
     | CreateQueue
     | DeleteQueue
 )
-Request: TypeAlias = DeskRequest | TypeDeskRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
+RecordRequest: TypeAlias = Keep | Recall | Linger
+Request: TypeAlias = (
+    DeskRequest | TypeDeskRequest | RecordRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from tidings.delivery.policy import QueuePolicy
 from tidings.model.destination import Destination
 
 
@@ -17,6 +18,9 @@ class Pieces:
     expiry_page: int = 512  # of these, read from the store at a time
     later_changes: int = 1_000  # that nobody waits for, before they are written all the same
     changes_bytes_max: int = 64 << 20  # in one batch, about: a store may take no more than 512 MiB
+    relay_id_slots: int = 256  # of ids of messages that came from other brokers, in each a slot's number of them
+    relay_slot_ids: int = 256
+    number_ranges_max: int = 1024  # of a broker's run, that numbers of its copies fall into
     solo_messages: int = 16  # of one publisher in a row, before each is written at once
 
 
@@ -39,5 +43,7 @@ class NodeSettings:
     retained_bytes_max: int = 1 << 30  # of one retained subscription
     credit_default: int = 1_000
     credit_max: int = 1_000_000
+    last_values: bool = False  # keep the last message of each topic that was published with JMSXRetain
     slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer
+    policies: tuple[QueuePolicy, ...] = ()  # of queues; the first that fits
     pieces: Pieces = field(default_factory=Pieces)

@@ -3,14 +3,16 @@
 Everything is read when it is asked for: a broker that nobody looks at counts nothing more than before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from tidings.delivery.mailbox import Mailbox
+from tidings.delivery.policy import QueuePolicy
 from tidings.node.clients.client_sessions import ClientSession, ClientSessions
 from tidings.node.clients.session import Connection
+from tidings.node.network.explanation import explain
 from tidings.node.network.network import Network
 from tidings.node.node import Node
 from tidings.overlay.effects import Router
@@ -57,10 +59,14 @@ class NetworkView:
     interests: Mapping[Router, int]  # rows known of other brokers
     scheme_counts: Mapping[str, int]
     pan: Mapping[str, Any]
+    synchronised: bool  # interests of the network are known, or were in an earlier run
+    contested: bool  # another broker that was there before has the same id
+    awaited: frozenset[Router]  # persistent messages wait for these
     in_transit: int
     copies_expired: int
     copies_duplicate: int
     copies_abandoned: int
+    copies_held: int
 
 
 class View:
@@ -81,6 +87,10 @@ class View:
         """Clients that were not served because there were too many."""
         return self._clients.refused
 
+    @property
+    def policies(self) -> Sequence[QueuePolicy]:
+        return self._node.mailbox_service.mailboxes.policies
+
     def counts(self) -> Counts:
         service = self._node.mailbox_service
         return Counts(
@@ -93,6 +103,11 @@ class View:
             self._node.retaining.retrieved,
             service.message_cache.bytes,
         )
+
+    def explain(self, message: bytes) -> dict[str, Any]:
+        """The destinations of a message that enters here, and the reasons; empty without a network."""
+        network = self._node.network
+        return {} if network is None else explain(network, message)
 
     def network(self) -> NetworkView | None:
         network = self._node.network
@@ -116,8 +131,12 @@ def _network_view(network: Network) -> NetworkView:
         {router: len(rows) for router, rows in network.scheme.predicates.items()},
         dict(network.scheme.counts()),
         {} if network.pan is None else network.pan.status(),
+        network.first_sync.done,
+        network.clock.now < network.flood.contested_until,
+        frozenset(store_and_forward.waiting_for()),
         len(store_and_forward),
-        store_and_forward.expired + network.event_custody.expired,
+        store_and_forward.expired + network.event_custody.expired + network.held_copies.expired,
         store_and_forward.duplicates,
         store_and_forward.abandoned,
+        len(network.held_copies),
     )

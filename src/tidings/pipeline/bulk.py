@@ -33,15 +33,17 @@ from tidings.pipeline.distinct import Indices, distinct
 from tidings.pipeline.filter_cache import BrokerFilterCache, CachedFilter, FilterCache
 from tidings.tracking.ids import IdArray, id_origins, id_times
 from tidings.tracking.query.path import Hop, Path, PathSearch
-from tidings.tracking.recording.attachments import Attachment
-from tidings.tracking.recording.history import HistoryKind, Key, efpp
+from tidings.tracking.recording.attachments import Attachment, AttachmentKind
+from tidings.tracking.recording.history import UNKNOWN_ORIGIN, HistoryKind, Key, efpp
 from tidings.tracking.recording.recorder import (
+    PASSING,
     TIME_MAX_MS,
     Recorder,
     Statement,
     TraceAnswer,
     TraceVerdict,
     TrackingSettings,
+    keys_of,
 )
 
 NO_RECORDS = "no records of this broker"
@@ -95,6 +97,7 @@ class Tracer:
         since_ms: Mapping[int, int] | None = None,
     ) -> None:
         self._cache, self._settings = cache, settings
+        changes = {broker: _without_publishers(own) for broker, own in changes.items()}
         self._recorders: dict[int, tuple[Recorder, BrokerFilterCache]] = {}
         for broker in sorted(changes):
             recorder = Recorder(broker, replace(settings, attachments_max=None), -1)
@@ -176,7 +179,7 @@ class Tracer:
                 continue
             places = _places(entries, ids, times, within)
             if within is None:
-                passed[broker] = places
+                passed[broker] = np.union1d(passed[broker], places) if broker in passed else places
             if len(places):
                 found.append(Hits(broker, key, places))
         return found
@@ -194,9 +197,7 @@ class Tracer:
                 (broker, key, entries)
                 for kind in kinds
                 for (broker, key), entries in self._cache.histories.items()
-                if key.origin == origin and key.kind is kind and broker in self._recorders
-                if (kind is HistoryKind.PUBLISH) == (broker == origin)
-                or kind in (HistoryKind.FORWARD, HistoryKind.DELIVER)
+                if key.origin in (origin, UNKNOWN_ORIGIN) and key.kind is kind and broker in self._recorders
             ]
             moments = {at for _, _, entries in own for entry in entries for at in _ends(entry)}
             self._origins[origin] = np.array(sorted(moments.union(self._moments)), np.int64), own
@@ -254,24 +255,31 @@ class Tracer:
             around = self._around[place] = self._circumstances(broker, message)
         answer = around.answers.get(held)
         if answer is None:
-            answer = around.answers[held] = _say(broker, message.broker, around, held, self._settings.forwards)
+            answer = around.answers[held] = _say(broker, around, held, self._settings.forwards)
         names = tuple(one.peer for one in answer.subscribers)
-        return answer, (answer.verdict, answer.neighbours, answer.forwarded, names, answer.incomplete)
+        return answer, (answer.verdict, answer.neighbours, answer.forwarded, names, answer.incomplete, answer.entered)
 
     def _circumstances(self, broker: int, message: MessageId) -> Circumstances:
-        origin = message.broker
-        passing = Key(HistoryKind.PUBLISH if broker == origin else HistoryKind.ROUTE, origin)
         around = self._attached(broker, message.ms)
         forwards = around.neighbours if self._settings.forwards else ()
-        subscribers = sorted({*around.subscribers, *self._cache.stragglers(broker, origin, message.ms)})
+        origins = {message.broker, UNKNOWN_ORIGIN}
+        late = {peer for origin in origins for peer in self._cache.stragglers(broker, origin, message.ms)}
+        passing = [self._asked_any(broker, kind, "", message) for kind in PASSING]
         return Circumstances(
             around.neighbours,
             around.incomplete,
             around.forwards_known,
-            self._asked(broker, passing, message.ms),
-            {str(n): self._asked(broker, Key(HistoryKind.FORWARD, origin, str(n)), message.ms) for n in forwards},
-            {peer: self._asked(broker, Key(HistoryKind.DELIVER, origin, peer), message.ms) for peer in subscribers},
+            (efpp(wrong for wrong, _ in passing), sum(count for _, count in passing)),
+            {str(n): self._asked_any(broker, HistoryKind.FORWARD, str(n), message) for n in forwards},
+            {
+                peer: self._asked_any(broker, HistoryKind.DELIVER, peer, message)
+                for peer in sorted({*around.subscribers, *late})
+            },
         )
+
+    def _asked_any(self, broker: int, kind: HistoryKind, peer: str, message: MessageId) -> tuple[float, int]:
+        found = [self._asked(broker, key, message.ms) for key in keys_of(kind, message, peer)]
+        return efpp(wrong for wrong, _ in found), sum(count for _, count in found)
 
     def _attached(self, broker: int, moment: int) -> _Attached:
         place = (broker, bisect_right(self._moments, moment))
@@ -302,25 +310,30 @@ class Tracer:
         return found
 
 
-def _say(broker: int, origin: int, around: Circumstances, held: frozenset[Key], forwards: bool) -> TraceAnswer:
+def _without_publishers(changes: list[Attachment]) -> list[Attachment]:
+    """They come and go by the million, and change nothing of a path."""
+    return [change for change in changes if change.kind is not AttachmentKind.PUBLISHER]
+
+
+def _say(broker: int, around: Circumstances, held: frozenset[Key], forwards: bool) -> TraceAnswer:
     """As `Recorder.answer` does, for an id that these histories hold."""
     probability, filters = around.passing
-    passing = Key(HistoryKind.PUBLISH if broker == origin else HistoryKind.ROUTE, origin)
-    if passing not in held:
+    holds = {(key.kind, key.peer) for key in held}
+    if not any((kind, "") in holds for kind in PASSING):
         verdict = TraceVerdict.UNKNOWN if around.incomplete else TraceVerdict.ABSENT
         return TraceAnswer(broker, verdict, 0.0, around.neighbours, None, (), filters, around.incomplete)
     filters += sum(count for _, count in (*around.forwards.values(), *around.subscribers.values()))
     forwarded = None
     if forwards and around.forwards_known:
-        forwarded = tuple(n for n in around.neighbours if Key(HistoryKind.FORWARD, origin, str(n)) in held)
+        forwarded = tuple(n for n in around.neighbours if (HistoryKind.FORWARD, str(n)) in holds)
     subscribers = tuple(
         Statement(peer, wrong)
         for peer, (wrong, _) in around.subscribers.items()
-        if Key(HistoryKind.DELIVER, origin, peer) in held
+        if (HistoryKind.DELIVER, peer) in holds
     )
-    return TraceAnswer(
-        broker, TraceVerdict.HELD, probability, around.neighbours, forwarded, subscribers, filters, around.incomplete
-    )
+    statements = (around.neighbours, forwarded, subscribers)
+    entered = (HistoryKind.PUBLISH, "") in holds
+    return TraceAnswer(broker, TraceVerdict.HELD, probability, *statements, filters, around.incomplete, entered=entered)
 
 
 def _filled(shape: Path, message: MessageId, answers: Mapping[int, TraceAnswer]) -> Path:
@@ -334,6 +347,7 @@ def _filled(shape: Path, message: MessageId, answers: Mapping[int, TraceAnswer])
         shape.unknown,
         shape.asked,
         sum([answer.filters for answer in answers.values()]),
+        shape.entered,
     )
 
 

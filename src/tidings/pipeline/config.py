@@ -20,7 +20,20 @@ from typing import Any
 from tidings.errors import ConfigError
 
 # In the order in which they need each other.
-JOB_NAMES = ("ingest", "compact", "trace", "generate", "replay", "measure", "fit", "sweep", "report")
+JOB_NAMES = (
+    "ingest",
+    "compact",
+    "trace",
+    "generate",
+    "replay",
+    "measure",
+    "fit",
+    "sweep",
+    "report",
+    "optimize",
+    "restore",
+    "migrate",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,19 @@ class ReportOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class OptimizeOptions:
+    small_mb: int = 32  # files below this size are rewritten together
+    files_max: int = 16  # small files that a day may have
+    retention_hours: int = 168  # files that versions of this time need are kept
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    table: str = ""  # with its folder: clean/messages
+    version: int = 0  # of the table's log
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     input: str = ""
     output: str = ""
@@ -80,6 +106,8 @@ class Config:
     sweep: SweepOptions = SweepOptions()
     generate: GenerateOptions = GenerateOptions()
     report: ReportOptions = ReportOptions()
+    optimize: OptimizeOptions = OptimizeOptions()
+    restore: RestoreOptions = RestoreOptions()
 
     def needing(self, *keys: str) -> "Config":
         """Returns the configuration; raises ConfigError if one of these keys is not set."""
@@ -91,6 +119,7 @@ class Config:
 
 _MOST = 2**63 - 1
 _LEAST = {("generate", "routers"): 1, ("sweep", "runs"): 1, ("trace", "persist_ms"): 1, ("trace", "filters_mb_max"): 1}
+_LEAST |= {("optimize", "small_mb"): 1, ("optimize", "files_max"): 1}
 
 
 def load(path: Path | None = None, settings: Iterable[str] = ()) -> Config:

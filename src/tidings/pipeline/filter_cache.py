@@ -49,7 +49,7 @@ class _Group:
 
 
 class FilterCache:
-    def __init__(self, folders: Sequence[StoragePath], bytes_max: int = 1 << 30) -> None:
+    def __init__(self, files: Sequence[StoragePath], bytes_max: int = 1 << 30) -> None:
         self.histories: dict[tuple[int, Key], list[CachedFilter]] = {}
         self.stored: dict[int, dict[int, int]] = {}  # broker -> incarnation -> when it last stored an entry
         self.writers: dict[int, set[str]] = {}
@@ -58,7 +58,7 @@ class FilterCache:
         self._files: list[tuple[StoragePath, int]] = []  # of each group: its file and number there
         self._index: dict[tuple[int, Key], FilterIndex[CachedFilter]] = {}
         self._stragglers: dict[tuple[int, int, int], set[str]] = {}
-        for row in sorted(self._rows(folders), key=lambda row: (row["segment"], row["position"])):
+        for row in sorted(self._rows(files), key=lambda row: (row["segment"], row["position"])):
             self._add(row)
 
     def matching(self, broker: int, key: Key, moment: int) -> list[HistoryEntry]:
@@ -95,17 +95,16 @@ class FilterCache:
         self._groups[group] = made
         return made
 
-    def _rows(self, folders: Sequence[StoragePath]) -> list[dict[str, Any]]:
+    def _rows(self, files: Sequence[StoragePath]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
-        for folder in folders:
-            for place, _, _ in folder.list():
-                system, path = place.open()
-                with pq.ParquetFile(path, filesystem=system) as file:
-                    for number in range(file.num_row_groups):
-                        about = file.read_row_group(number, columns=list(ABOUT)).to_pylist()
-                        group = len(self._files)
-                        self._files.append((place, number))
-                        rows += [row | {"group": group, "row": i, "data": b""} for i, row in enumerate(about)]
+        for place in files:
+            system, path = place.open()
+            with pq.ParquetFile(path, filesystem=system) as file:
+                for number in range(file.num_row_groups):
+                    about = file.read_row_group(number, columns=list(ABOUT)).to_pylist()
+                    group = len(self._files)
+                    self._files.append((place, number))
+                    rows += [row | {"group": group, "row": i, "data": b""} for i, row in enumerate(about)]
         return rows
 
     def _add(self, row: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """One call of the pipeline: its configuration, its Spark session, its tables, and the inputs that options name.
 
-A table's manifest names what was consumed for it, options included. A job whose inputs are those of the manifest does
+A table's state names what was consumed for it, options included. A job whose inputs are those of the state does
 nothing, so running everything again is cheap, and a run that was killed is repeated.
 """
 
@@ -18,10 +18,12 @@ from tidings.errors import UsageError
 from tidings.model.message_id import SIZE
 from tidings.model.tables import MESSAGES, Table
 from tidings.pipeline.config import Config
+from tidings.pipeline.delta_log import parquet_files
 from tidings.pipeline.schemas import COMPACTED, RESULTS, SUBSCRIPTIONS, spark_schema
 from tidings.pipeline.session import open_session
-from tidings.pipeline.storage import Manifest, StoredTable, clean_table
+from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath, fingerprint
+from tidings.pipeline.table_state import Manifest
 
 IMPROPER = f"null, or not of {SIZE} bytes"
 
@@ -96,11 +98,12 @@ class JobRun:
     def input_rows(self, key: str, uri: str, columns: Mapping[str, DataType]) -> tuple[DataFrame, Any]:
         """Rows of a file or folder that an option names; refused if they are not what the job reads."""
         place = StoragePath.of(uri)
-        files = fingerprint(place)
+        places = parquet_files(place)
+        files = [found for one in places for found in fingerprint(one)]
         if not files:
             raise UsageError("E_PIPELINE_INPUT", f"{key}: there is nothing at {place.uri}")
         try:
-            rows = self.spark.read.parquet(place.pattern)
+            rows = self.spark.read.parquet(*(one.pattern for one in places))
         except (PySparkException, Py4JJavaError):
             raise UsageError("E_PIPELINE_INPUT", f"{key}: what is at {place.uri} is not Parquet") from None
         found = {one.name: one.dataType for one in rows.schema.fields}
@@ -116,7 +119,7 @@ class JobRun:
         return rows, files
 
     def id_rows(self) -> tuple[DataFrame, Any]:
-        """Ids to be traced, and what they are, for a manifest."""
+        """Ids to be traced, and what they are, for a table's state."""
         if self.config.trace.ids:
             return self.input_rows("trace.ids", self.config.trace.ids, {"id": BinaryType()})
         stored = clean_table(self.output, "messages")
@@ -132,22 +135,22 @@ class JobRun:
         stored = clean_table(self.output, "messages")
         return stored.read(self.spark), parts_of(stored.need())
 
-    def subscription_folders(self) -> tuple[list[StoragePath], Any]:
+    def subscription_files(self) -> tuple[list[StoragePath], Any]:
         wanted = self.config.replay.subscriptions
         if wanted == "generated":
             stored = self.generated(SUBSCRIPTIONS)
-            return stored.folders(), parts_of(stored.need())
+            return stored.paths(), parts_of(stored.need())
         columns = {one.name: one.dataType for one in spark_schema(SUBSCRIPTIONS).fields}
         _, files = self.input_rows("replay.subscriptions", wanted, columns)
-        return [StoragePath.of(wanted)], files
+        return parquet_files(StoragePath.of(wanted)), files
 
 
 def parts_of(manifest: Manifest) -> dict[str, str]:
-    return {name: part.folder for name, part in manifest.parts.items()}
+    return {name: part.commit for name, part in manifest.parts.items()}
 
 
 def left_out(**found: tuple[int, str]) -> dict[str, str]:
-    """Describes rows that were left out of a table, for its manifest."""
+    """Describes rows that were left out of a table, for its state."""
     return {name: f"{count} are left out: {reason}" for name, (count, reason) in found.items() if count}
 
 

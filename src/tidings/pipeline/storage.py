@@ -1,96 +1,103 @@
-"""Tables in a folder: Parquet files, and a manifest that says which of them are the table.
+"""Tables of the pipeline: Delta tables, each with a document that says what a version was made of.
 
-    <root>/<table>/manifest-00000007.json           the highest number is the table as it is
-    <root>/<table>/data/7-5f3a9c/part=2026-11-15/  files of one run, by partition
+    <root>/<table>/_delta_log/                              which files are the table, version by version
+    <root>/<table>/_tidings/00000000800000a3.json           inputs consumed, what was left out, rows by day
+    <root>/<table>/_staged/7-5f3a9c21/                      what a run is writing
+    <root>/<table>/day=2026-11-15/7-5f3a9c21-part-00000-….parquet
 
-A run writes its partitions beside those that are there. The new manifest names the new folders for exactly the
-partitions that were computed and the old ones for all others, and appears under its name as a whole or not at all. So a
-run that was killed has changed nothing, and one that is repeated replaces what it computed before. What no manifest
-names any more is removed by the next run, except what the last one replaced, which may still be read.
-
-Where a cluster has Delta or Iceberg, another class with these methods takes the place of `StoredTable`.
+Spark writes files into a folder that no reader looks into; then the driver moves them to where they stay and commits
+them (`delta_log`). A commit also names the document of the table's state (`table_state`), so a table and what is said
+of it change together or not at all. A run that was killed has changed nothing; the files it left are removed by
+`vacuum`, as are those that no version in the time of retention needs.
 """
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
-from uuid import uuid4
 
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from tidings.errors import StoreError
 from tidings.model.tables import Table, Type
+from tidings.pipeline.delta_log import APPLICATION, DataFile, DeltaLog, delta_schema
 from tidings.pipeline.schemas import CLEAN, DAY, spark_schema
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.table_state import Manifest, StateFolder, TablePart
 
-PART = "part"
+STAGED = "_staged"
 WHOLE = "all"  # the one partition of a table without days
+HOUR_NS = 3_600_000_000_000
+SERIAL_BITS = 31  # of a transaction: a number, and chance
 
 
-@dataclass(frozen=True, slots=True)
-class TablePart:
-    folder: str  # below data/
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    number: int
-    table: str
-    version: int
-    parts: Mapping[str, TablePart]
-    inputs: Mapping[str, Any]  # what was consumed: two runs with equal inputs give equal tables
-    skipped: Mapping[str, str] = field(default_factory=dict)  # inputs that were left out, and why
-    software: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> int:
-        return sum(part.rows for part in self.parts.values())
+Consumed = Callable[[], tuple[Mapping[str, Any], Mapping[str, str]]]
 
 
 class StoredTable:
     """One table."""
 
     def __init__(self, root: StoragePath, table: Table, *, by_day: bool = False) -> None:
-        self.table = table
-        self._by_day = by_day
-        self._place = root.under(table.name)
+        self.table, self.by_day = table, by_day
+        self.place = root.under(table.name)
+        self._states = StateFolder(self.place, table)
+        days = [DAY] if by_day else []
+        self.log = DeltaLog(self.place, delta_schema(table, days), days, table.name, table.about)
 
-    @property
-    def data(self) -> StoragePath:
-        return self._place.under("data")
+    # --- reading ---
 
-    def manifest(self) -> Manifest | None:
-        """The table as it is; None: nothing was ever written."""
-        numbers = self._numbers()
-        return None if not numbers else self._read(numbers[-1])
+    def manifest(self, version: int | None = None) -> Manifest | None:
+        """The table's state, or that of a version; None: nothing was ever written."""
+        loaded = self.log.load(version)
+        if loaded is None:
+            if any(place.name.startswith("manifest-") for place, _, _ in self.place.list()):
+                reason = "has the layout of an earlier version; convert it: tidings pipeline migrate --output …"
+                raise StoreError("E_STORE_VERSION", f"{self.place.uri} {reason}")
+            return None
+        transaction = loaded.transaction_version(APPLICATION)
+        if transaction is None:
+            raise StoreError("E_STORE_DAMAGED", f"{self.place.uri} is a Delta table that the pipeline has not written")
+        return self._states.read(transaction)
 
     def need(self) -> Manifest:
         found = self.manifest()
         if found is None:
-            raise StoreError("E_PIPELINE_TABLE", f"there is no table {self.table.name} in {self._place.uri} yet")
+            raise StoreError("E_PIPELINE_TABLE", f"there is no table {self.table.name} in {self.place.uri} yet")
         return found
 
-    def read(self, spark: SparkSession, parts: list[str] | None = None) -> DataFrame:
-        """Its rows, or those of some partitions; empty if there are none."""
-        manifest = self.manifest()
-        known = {} if manifest is None else manifest.parts
-        schema = spark_schema(self.table)
-        if self._by_day:
-            schema = schema.add(DAY, "string", False)
-        wanted = [known[part].folder for part in sorted(known) if parts is None or part in parts]
-        if not wanted:
-            return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).parquet(*(self.data.under(one).pattern for one in wanted))
+    def files(self, parts: Iterable[str] | None = None, version: int | None = None) -> list[DataFile]:
+        """Its files, or those of some days."""
+        loaded = self.log.load(version)
+        wanted = None if parts is None else set(parts)
+        found = [] if loaded is None else self.log.files(loaded)
+        return [one for one in found if wanted is None or one.partition.get(DAY, WHOLE) in wanted]
 
-    def folders(self, parts: list[str] | None = None) -> list[StoragePath]:
-        """The folders of its files, for readers other than Spark."""
-        known = self.need().parts
-        return [self.data.under(known[part].folder) for part in sorted(known) if parts is None or part in parts]
+    def paths(self) -> list[StoragePath]:
+        """Paths of its files, for readers other than Spark."""
+        return [self.place.under(one.path) for one in self.files()]
+
+    def read(self, spark: SparkSession, parts: Iterable[str] | None = None, version: int | None = None) -> DataFrame:
+        """Its rows, those of some days, or those of a version; empty if there are none."""
+        return self.rows_of(spark, self.files(parts, version))
+
+    def rows_of(self, spark: SparkSession, files: Sequence[DataFile], *, file: bool = False) -> DataFrame:
+        """The rows of some of its files; with `file`, the path of each row's file is in a column `_file`."""
+        schema = spark_schema(self.table)
+        if self.by_day:
+            schema = schema.add(DAY, "string", False)
+        if not files:
+            return spark.createDataFrame([], schema)
+        reader = spark.read.schema(schema).option("basePath", self.place.uri)
+        found = reader.parquet(*(self.place.under(one.path).pattern for one in files))
+        path = f.substring_index("_metadata.file_path", "/", -2 if self.by_day else -1)
+        return found.select(*schema.fieldNames(), *([path.alias("_file")] if file else []))
+
+    # --- writing ---
 
     def replace(
         self,
@@ -101,83 +108,117 @@ class StoredTable:
         keep: bool = False,
         options: Mapping[str, str] | None = None,
     ) -> Manifest:
-        """Make these rows the partitions they belong to; with `keep`, other partitions stay as they are."""
-        return self.replace_by(rows, lambda: (inputs, skipped or {}), keep=keep, options=options)
+        """Makes these rows the days they belong to; with `keep`, other days stay as they are."""
+        staged = self.stage(self.begin(), rows, options)
+        days = {_part(one) for one in staged.files}
+        removed = [one for one in staged.there if not keep or _part(one) in days]
+        return self.commit(staged, lambda: (inputs, skipped or {}), removed)
 
-    def replace_by(
-        self,
-        rows: DataFrame,
-        consumed: Callable[[], tuple[Mapping[str, Any], Mapping[str, str]]],
-        *,
-        keep: bool = False,
-        options: Mapping[str, str] | None = None,
-    ) -> Manifest:
-        """The same; inputs, and what was left out, are asked for when all rows have been read."""
-        before = self.manifest()
+    def begin(self, *, convert: bool = False) -> "Staged":
+        """A change of the table as it is now; another commit before makes it fail. `convert`: of an earlier layout."""
+        before, loaded = None if convert else self.manifest(), self.log.load()
         number = 1 if before is None else before.number + 1
-        attempt = f"{number}-{uuid4().hex[:8]}"
-        columns = [c.name for c in self.table.columns] + ([DAY] if self._by_day else [])
-        chosen = rows.select(*columns)
+        transaction = number << SERIAL_BITS | secrets.randbits(SERIAL_BITS)
+        name = f"{number}-{transaction & (1 << SERIAL_BITS) - 1:08x}"
+        there = [] if loaded is None else self.log.files(loaded)
+        return Staged(loaded, before, there, number, name, transaction, [])
+
+    def stage(self, staged: "Staged", rows: DataFrame, options: Mapping[str, str] | None = None) -> "Staged":
+        """Writes files with these rows; they are not yet part of the table."""
+        folder = self.place.under(STAGED, staged.name)
+        columns = [c.name for c in self.table.columns] + ([DAY] if self.by_day else [])
         plain = {f"parquet.enable.dictionary#{c.name}": "false" for c in self.table.columns if c.type is Type.BYTES}
+        plain["mapreduce.fileoutputcommitter.marksuccessfuljobs"] = "false"
         settings = plain | dict(options or {})  # ids, filters and messages do not repeat: a dictionary would be waste
-        target = self.data.under(attempt)
-        if self._by_day:
-            chosen.withColumn(PART, f.col(DAY)).write.partitionBy(PART).options(**settings).parquet(target.uri)
-        else:  # rows that all go to one place need not be sorted by it
-            chosen.write.options(**settings).parquet(target.under(f"{PART}={WHOLE}").uri)
-        parts = {place.name.partition("=")[2]: _part(place, attempt) for place, _, _ in target.list()}
-        kept = dict(before.parts) if keep and before is not None else {}
+        writer = rows.select(*columns).write.options(**settings)
+        (writer.partitionBy(DAY) if self.by_day else writer).parquet(folder.uri)
+        files = self.log.take(folder)
+        folder.remove_folder()
+        return replace(staged, files=files)
+
+    def commit(
+        self, staged: "Staged", consumed: Consumed, removed: Sequence[DataFile] = (), *, data_change: bool = True
+    ) -> Manifest:
+        """Makes staged files part of the table and takes others out; inputs are asked for now, when all is read."""
+        added = [self.log.addition(one, data_change=data_change) for one in staged.files]
+        parts = dict({} if staged.before is None else staged.before.parts)
+        changes = [(_part(one), rows) for one, (_, rows) in zip(staged.files, added, strict=True)]
+        changes += [(_part(one), -one.rows) for one in removed]
+        for day, rows in changes:
+            known = parts.get(day, TablePart("", 0))
+            parts[day] = TablePart(staged.name if data_change else known.commit, known.rows + rows)
+        gone = {one.path for one in removed}
+        days = {_part(one) for one in staged.files} | {_part(one) for one in staged.there if one.path not in gone}
         inputs, skipped = consumed()
-        software = {"tidings": version("tidings"), "pyspark": version("pyspark")}
-        made = Manifest(number, self.table.name, self.table.version, kept | parts, inputs, dict(skipped), software)
-        self._commit(made, attempt)
+        made = Manifest(
+            staged.number,
+            self.table.name,
+            self.table.version,
+            {day: part for day, part in parts.items() if day in days},
+            dict(inputs),
+            dict(skipped),
+            {"tidings": version("tidings"), "pyspark": version("pyspark")},
+        )
+        removes = [one.removal(data_change=data_change) for one in removed]
+        self._commit(made, staged, [action for action, _ in added], removes)
         return made
 
-    def _commit(self, made: Manifest, attempt: str) -> None:
-        if not self._place.under(_name(made.number)).create(asdict(made)):
-            self.data.under(attempt).remove_folder()
-            raise StoreError("E_STORE_LOCKED", f"another run has written {self.table.name} meanwhile; run again")
-        self.tidy()
+    def restore(self, number: int) -> Manifest:
+        """Makes the table what it was at a version of its log, as a new version."""
+        then = self.files(version=number)
+        lost = [one.path for one in then if not self.place.under(one.path).exists()]
+        if lost:
+            reason = f"{len(lost)} of its files were removed by vacuum"
+            raise StoreError("E_PIPELINE_TABLE", f"{self.place.uri} cannot go back to version {number}: {reason}")
+        staged, state = self.begin(), self.manifest(number)
+        assert state is not None
+        known, wanted = {one.path for one in staged.there}, {one.path for one in then}
+        added = [self.log.addition(one, data_change=True)[0] for one in then if one.path not in known]
+        removes = [one.removal(data_change=True) for one in staged.there if one.path not in wanted]
+        made = replace(state, number=staged.number)
+        self._commit(made, staged, added, removes)
+        return made
 
-    def tidy(self) -> None:
-        """Remove what neither the table nor the one before it needs."""
-        numbers = self._numbers()
-        for number in numbers[:-2]:
-            self._place.under(_name(number)).remove_file()
-        kept = {part.folder.split("/")[0] for number in numbers[-2:] for part in self._read(number).parts.values()}
-        for place, _, _ in self.data.list():
-            if place.name not in kept:
+    def vacuum(self, hours: int) -> int:
+        """Removes files that no version of the last hours needs, those of killed runs too; returns their number."""
+        loaded = self.log.load()
+        if loaded is None:
+            return 0
+        found = loaded.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        if found:
+            loaded.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        oldest_ns = time.time_ns() - hours * HOUR_NS
+        self._states.tidy(loaded.transaction_version(APPLICATION) or 0, oldest_ns)
+        for place, _, _ in self.place.under(STAGED).list():
+            if max((ns for _, _, ns in place.list(recursive=True)), default=0) < oldest_ns:
                 place.remove_folder()
+        self.place.remove_empty_folders(oldest_ns)
+        return sum(path.endswith(".parquet") for path in found)
 
-    def _numbers(self) -> list[int]:
-        names = [place.name for place, _, _ in self._place.list()]
-        return sorted(int(name[9:17]) for name in names if name.startswith("manifest-") and name.endswith(".json"))
+    def _commit(
+        self, made: Manifest, staged: "Staged", adds: Sequence[AddAction], removes: Sequence[RemoveAction]
+    ) -> None:
+        self._states.write(staged.transaction, made)
+        if not self.log.commit(staged.loaded, adds, removes, staged.transaction):
+            raise StoreError("E_STORE_LOCKED", f"another run has written {self.table.name} meanwhile; run again")
 
-    def _read(self, number: int) -> Manifest:
-        place = self._place.under(_name(number))
-        try:
-            found = json.loads(place.read())
-            parts = {name: TablePart(**part) for name, part in found.pop("parts").items()}
-            made = Manifest(parts=parts, **found)
-        except (ValueError, TypeError, KeyError) as error:
-            raise StoreError("E_STORE_DAMAGED", f"{place.uri} is no manifest: {error}") from None
-        if (made.table, made.version) != (self.table.name, self.table.version):
-            wanted = f"{self.table.name} {self.table.version}"
-            raise StoreError("E_STORE_VERSION", f"{place.uri} is of {made.table} {made.version}; this reads {wanted}")
-        return made
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A change that is not yet committed: the version it is on top of, and the files it has written."""
+
+    loaded: DeltaTable | None
+    before: Manifest | None
+    there: list[DataFile]  # the table's files
+    number: int
+    name: str
+    transaction: int
+    files: list[DataFile]
 
 
 def clean_table(output: StoragePath, name: str) -> StoredTable:
     return StoredTable(output.under("clean"), CLEAN[name], by_day=True)
 
 
-def _name(number: int) -> str:
-    return f"manifest-{number:08}.json"
-
-
-def _part(folder: StoragePath, attempt: str) -> TablePart:
-    rows = 0
-    for place, _, _ in folder.list():
-        system, path = place.open()
-        rows += pq.read_metadata(path, filesystem=system).num_rows
-    return TablePart(f"{attempt}/{folder.name}", rows)
+def _part(file: DataFile) -> str:
+    return file.partition.get(DAY, WHOLE)

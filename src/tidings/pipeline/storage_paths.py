@@ -2,9 +2,10 @@
 
 >>> StoragePath.of("s3a://bucket/tables").uri, StoragePath.of("/data/x").under("y").uri
 ('s3a://bucket/tables', '/data/x/y')
+>>> StoragePath.of("file:/data/x").uri, StoragePath.of("file:///data/x").uri
+('/data/x', '/data/x')
 """
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tidings.errors import StoreError, UsageError
-from tidings.segments.durable import sync_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class StoragePath:
 
     @classmethod
     def of(cls, uri: str | os.PathLike[str]) -> "StoragePath":
-        text = os.fspath(uri).rstrip("/")
+        text = re.sub("^file:(//)?/", "/", os.fspath(uri)).rstrip("/")
         if not text:
             raise UsageError("E_PIPELINE_PLACE", "an input or output must be a path or a URI; it is empty")
         return cls(text if "://" in text else os.path.abspath(text))
@@ -37,6 +37,19 @@ class StoragePath:
     @property
     def name(self) -> str:
         return self.uri.rpartition("/")[2]
+
+    @property
+    def parent(self) -> "StoragePath":
+        return StoragePath(self.uri.rpartition("/")[0])
+
+    @property
+    def url(self) -> str:
+        """The URL by which libraries other than Spark know it.
+
+        >>> StoragePath.of("s3a://bucket/tables").url, StoragePath.of("/a b").url
+        ('s3://bucket/tables', 'file:///a%20b')
+        """
+        return self.uri.replace("s3a://", "s3://", 1) if "://" in self.uri else Path(self.uri).as_uri()
 
     @property
     def pattern(self) -> str:
@@ -52,7 +65,7 @@ class StoragePath:
         if "://" not in self.uri:
             return fs.LocalFileSystem(), self.uri
         try:
-            system, path = fs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
+            system, path = fs.FileSystem.from_uri(self.url)
         except (pa.ArrowException, OSError) as error:
             raise UsageError("E_PIPELINE_PLACE", f"{self.uri}: {error}") from None
         return system, path
@@ -70,7 +83,7 @@ class StoragePath:
         """Lists a folder without hidden files, sorted by name: path, size, and time of change in ns."""
         system, path = self.open()
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
-        visible = [one for one in found if not one.base_name.startswith((".", "_"))]
+        visible = [one for one in found if not re.search("/[._]", one.path[len(path) :])]
         return sorted(
             ((StoragePath(self.uri + one.path[len(path) :]), one.size or 0, one.mtime_ns or 0) for one in visible),
             key=lambda entry: entry[0].uri,
@@ -84,10 +97,29 @@ class StoragePath:
         system, path = self.open()
         return bool(system.get_file_info(path).type == fs.FileType.File)
 
+    def move(self, target: "StoragePath") -> None:
+        """To another place in the same file system."""
+        system, path = self.open()
+        _, other = target.open()
+        try:
+            system.create_dir(other.rpartition("/")[0], recursive=True)
+            system.move(path, other)
+        except OSError as error:
+            raise StoreError("E_STORE_IO", f"cannot move {self.uri} to {target.uri}: {error}") from None
+
     def remove_folder(self) -> None:
         system, path = self.open()
         if self.exists():
             system.delete_dir(path)
+
+    def remove_empty_folders(self, oldest_ns: int) -> None:
+        """Removes folders without files on a disk that have not changed since; an object store has none."""
+        system, path = self.open()
+        if isinstance(system, fs.LocalFileSystem):
+            old = [one for one, _, _ in os.walk(path, topdown=False) if os.stat(one).st_mtime_ns < oldest_ns]
+            for folder in old:
+                if folder != path and not os.listdir(folder):
+                    os.rmdir(folder)
 
     def remove_file(self) -> None:
         system, path = self.open()
@@ -102,32 +134,6 @@ class StoragePath:
                 stream.write(data)
         except OSError as error:
             raise StoreError("E_STORE_IO", f"cannot write {self.uri}: {error}") from None
-
-    def create(self, document: dict[str, Any]) -> bool:
-        """Write JSON under this name as a whole or not at all; False if the name is taken."""
-        system, path = self.open()
-        folder, _, name = path.rpartition("/")
-        data = json.dumps(document, indent=1, sort_keys=True).encode()
-        temporary = f"{folder}/.{name}.{os.getpid()}"
-        system.create_dir(folder, recursive=True)
-        with system.open_output_stream(temporary) as stream:
-            stream.write(data)
-        if isinstance(system, fs.LocalFileSystem):
-            with open(temporary, "rb") as written:
-                os.fsync(written.fileno())
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                return False
-            finally:
-                os.unlink(temporary)
-            sync_directory(Path(folder))
-            return True
-        if self.exists():
-            system.delete_file(temporary)
-            return False
-        system.move(temporary, path)  # an object store has no exclusive rename: one run at a time
-        return True
 
 
 def fingerprint(place: StoragePath) -> list[list[Any]]:

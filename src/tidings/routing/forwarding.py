@@ -21,9 +21,19 @@ from tidings.errors import CodecError
 from tidings.model.reader import Reader, put_varint
 from tidings.routing.effects import Router
 
-BROADCAST, BIT_SET, TAGGED = 1, 2, 4
+BROADCAST, BIT_SET, TAGGED, REPEATED, EVENT, BY_TYPE, BY_FILTER, RISING = 1, 2, 4, 8, 16, 32, 64, 128
 ROUTERS_MAX = 1 << 16
 ID = slice(4, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class EventPlace:
+    """The place of an event in the network: the tree of a type (tidings.routing.hermes), and for whom it goes there."""
+
+    type: str
+    by_type: bool = True
+    by_filter: bool = True
+    rising: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +43,12 @@ class Forward:
     hops: int  # how many more links it may cross
     message: bytes
     routers: tuple[Router, ...] = ()  # ascending
-    origin: Router | None = None  # of a broadcast
+    origin: Router | None = None  # of a broadcast; of a copy with a tag: the router that numbered it
     tag: int | None = None  # an acknowledgement is wanted
+    epoch: int = 0  # with a tag, as what follows: of the origin
+    numbers: tuple[int, ...] = ()  # one for each router
+    repeated: bool = False  # its publisher may have sent it before
+    event: EventPlace | None = None  # it travels by the tree of a type, not to routers
 
 
 class ForwardingReference:
@@ -58,7 +72,7 @@ class ForwardingReference:
 
     def arrive(self, neighbour: Router, copy: Forward) -> tuple[bool, dict[Router, Forward]]:
         """Returns whether a copy is to be delivered here, and the copies to pass on."""
-        if copy.origin is not None:
+        if copy.origin is not None and copy.tag is None:
             return self._arrive_broadcast(neighbour, copy, copy.origin)
         rest = [router for router in copy.routers if router != self.router]
         here = len(rest) < len(copy.routers)
@@ -92,11 +106,12 @@ class ForwardingReference:
 
 
 def encode_forward(copy: Forward) -> bytes:
+    if copy.event is not None:
+        return _encode_event(copy, copy.event)
     body = bytearray()
-    flags = 0 if copy.tag is None else TAGGED
-    if copy.origin is not None:
+    flags = 0 if copy.tag is None else TAGGED | (REPEATED if copy.repeated else 0)
+    if copy.origin is not None and copy.tag is None:
         flags |= BROADCAST
-        put_varint(body, copy.origin)
     else:
         as_list, as_bits = _encode_list(copy.routers), _encode_bits(copy.routers)
         flags |= BIT_SET if as_bits is not None and len(as_bits) < len(as_list) else 0
@@ -104,7 +119,21 @@ def encode_forward(copy: Forward) -> bytes:
     head = bytearray((copy.hops, flags))
     if copy.tag is not None:
         put_varint(head, copy.tag)
+    if flags & (TAGGED | BROADCAST):
+        put_varint(head, copy.origin or 0)
+    if copy.tag is not None:
+        head += copy.epoch.to_bytes(8, "little")
+        for number in copy.numbers:
+            put_varint(body, number)
     head += body
+    return len(head).to_bytes(4, "little") + bytes(head) + copy.message
+
+
+def _encode_event(copy: Forward, event: EventPlace) -> bytes:
+    flags = EVENT | BY_TYPE * event.by_type | BY_FILTER * event.by_filter | RISING * event.rising
+    head, name = bytearray((copy.hops, flags)), event.type.encode()
+    put_varint(head, len(name))
+    head += name
     return len(head).to_bytes(4, "little") + bytes(head) + copy.message
 
 
@@ -132,13 +161,21 @@ def decode_forward(payload: bytes) -> Forward:
         raise CodecError("E_CODEC_TRUNCATED", "the data ends too early", position=len(payload))
     reader, message = Reader(payload[4 : 4 + size], family="CONTROL"), payload[4 + size :]
     hops, flags = reader.byte(), reader.byte()
+    if flags & EVENT:
+        name = reader.counted(1024).decode()
+        place = EventPlace(name, bool(flags & BY_TYPE), bool(flags & BY_FILTER), bool(flags & RISING))
+        return Forward(hops, message, event=place)
     tag = reader.varint(2**64 - 1) if flags & TAGGED else None
+    origin = reader.varint(2**32 - 1) if flags & (TAGGED | BROADCAST) else None
     if flags & BROADCAST:
-        return Forward(hops, message, (), reader.varint(2**32 - 1), tag)
+        return Forward(hops, message, (), origin)
+    epoch = int.from_bytes(reader.take(8, "an epoch"), "little") if flags & TAGGED else 0
+    routers: list[int] = []
     if flags & BIT_SET:
         first, bits = reader.varint(2**32 - 1), int.from_bytes(reader.counted(ROUTERS_MAX // 8), "little")
-        return Forward(hops, message, tuple(first + i for i in range(bits.bit_length()) if bits >> i & 1), None, tag)
-    routers: list[int] = []
-    for _ in range(reader.count()):
-        routers.append((routers[-1] if routers else 0) + reader.varint(2**32 - 1))
-    return Forward(hops, message, tuple(routers), None, tag)
+        routers = [first + i for i in range(bits.bit_length()) if bits >> i & 1]
+    else:
+        for _ in range(reader.count()):
+            routers.append((routers[-1] if routers else 0) + reader.varint(2**32 - 1))
+    numbers = tuple(reader.varint(2**64 - 1) for _ in routers) if flags & TAGGED else ()
+    return Forward(hops, message, tuple(routers), origin, tag, epoch, numbers, bool(flags & REPEATED))

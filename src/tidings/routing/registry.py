@@ -18,7 +18,7 @@ from tidings.routing.effects import Router
 from tidings.routing.flooding.scheme import Flooding
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.scheme import HermesScheme
-from tidings.routing.scheme import Carrier, EventCarrier, Scheme, Tables
+from tidings.routing.scheme import Carrier, EventCarrier, EventTables, Scheme, Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class SchemePlacement:
     next_hop: Callable[[int], Router | None] = lambda key: None  # towards a key, in Pan; None: this broker is closest
     ready: Callable[[], bool] = lambda: True  # whether this broker is in the overlay
     second: Callable[[int], Router | None] = lambda key: None  # in Pan: the closest to a key but for this broker
+    events: EventTables | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def _covering(place: SchemePlacement) -> Carrier:
 def _hermes(place: SchemePlacement) -> EventCarrier:
     bdrp = Bdrp(place.flood, place.encoding, place.tables, place.options)
     machine = Hermes(place.flood.router, NETWORK_IDS.hash, place.next_hop, place.hermes, place.second)
-    return HermesScheme(bdrp, machine, place.ready, place.room)
+    return HermesScheme(bdrp, machine, place.ready, place.events)
 
 
 SCHEMES: dict[str, SchemeKind] = {

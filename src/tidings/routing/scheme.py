@@ -5,7 +5,7 @@ A scheme is a machine of the control plane. It sees no message of a client; the 
 calls `tick` when the timer `TIMER` rings.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from tidings.errors import TidingsError
@@ -28,6 +28,24 @@ class Tables(Protocol):
 
     def routes(self, next_hops: Mapping[Router, Router]) -> None:
         """For every router that can be reached: the neighbour on the way to it."""
+
+
+class EventTables(Protocol):
+    """The forwarding plane's tables of events: a tree for each type."""
+
+    def event_tree(
+        self, name: str, up: Router, calls: bool, neighbours: Sequence[Router], parents: Sequence[str]
+    ) -> None:
+        """Sets a tree: `up`, the next hop towards the rendezvous node, 0 there; `calls`, if that asks for all events;
+        the neighbours and types in whose trees all events go on."""
+
+    def drop_event_tree(self, name: str) -> None: ...
+
+    def event_filter(self, name: str, neighbour: Router, parent: str, placed: bytes, filter: bytes) -> int:
+        """Events that match go to this neighbour, or (0) on in the tree of a parent. `placed` asks for the tree's name,
+        too. Returns its number."""
+
+    def drop_event_filter(self, number: int) -> None: ...
 
 
 class Scheme(Protocol):
@@ -54,6 +72,9 @@ class Scheme(Protocol):
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         """Takes in what the flood brought of another router, or what a neighbour said to this scheme alone."""
+
+    def forget(self, now: float, router: Router) -> list[Effect]:
+        """This router was removed for good: what is known of its interests goes."""
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         """Routes have changed."""
@@ -85,9 +106,20 @@ class Carrier(Scheme, Protocol):
 Then: TypeAlias = Callable[[TidingsError | None], None]  # what to do when a request is answered; None: it is done
 
 
-class EventCarrier(Carrier, Protocol):
-    """A Carrier of typed events only (tidings.model.event_type_topics), persistent ones included. Everything else is
-    routed by B-DRP."""
+class EventCarrier(Scheme, Protocol):
+    """A scheme that also routes typed events (tidings.model.event_type_topics): by the plane's `EventTables`, and those
+    that are persistent itself, in SchemeMessages."""
+
+    def link_up(self, now: float, neighbour: Router) -> list[Effect]: ...
+
+    def link_down(self, now: float, neighbour: Router) -> list[Effect]: ...
+
+    def lasting(self, now: float, predicate: Predicate, *, on: bool) -> list[Effect]:
+        """One more, or one fewer, local subscription with this predicate must not miss what is published while this
+        broker is away."""
+
+    def take_changed(self) -> set[str]:
+        """Returns the types whose form is another since the last call, or is not known any more."""
 
     def types(self) -> list[EventType]:
         """Those that are known here, parents first."""

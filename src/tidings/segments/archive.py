@@ -13,6 +13,7 @@ from tidings.segments.filter_catalog import FilterCatalog, FilterLocation
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import Segment, open_segment, segments
 from tidings.segments.retention import since_ms
+from tidings.segments.tail import Tail
 from tidings.segments.tracking import row_entry
 from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, newest
 
@@ -29,14 +30,14 @@ _ABOUT = [column.name for column in HISTORIES.columns if column.name != "data"]
 
 class SegmentArchive:
     """`tracking.archive.Archive` over the segments of a directory. `catalog`: where to keep what is known about them,
-    None for memory.
+    None for memory. `tail`: what is not in segments yet, of the broker that writes here.
 
     A segment is checked against its checksum when a filter is first read from it. A damaged one is left out and named
     in `damaged`, and as its content is unknown, the archive counts as incomplete for everything older.
     """
 
-    def __init__(self, root: Path, catalog: Path | None = None) -> None:
-        self._root = root
+    def __init__(self, root: Path, catalog: Path | None = None, tail: Tail | None = None) -> None:
+        self._root, self._tail = root, tail
         self._catalog = FilterCatalog(catalog)
         self._verified: set[str] = set()
         self._open: OrderedDict[str, pq.ParquetFile] = OrderedDict()
@@ -111,13 +112,17 @@ class SegmentArchive:
         return list(map(self._path, self._catalog.superseded()))
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
-        return self._catalog.stored_ms(broker)
+        stored = dict(self._catalog.stored_ms(broker))
+        for incarnation, ms in ({} if self._tail is None else self._tail.stored_ms()).items():
+            stored[incarnation] = max(stored.get(incarnation, 0), ms)
+        return stored
 
     def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
-        return self._catalog.stragglers(broker, HistoryKind.DELIVER.value, origin, moment)
+        late = [] if self._tail is None else self._tail.stragglers(origin, moment)
+        return sorted({*late, *self._catalog.stragglers(broker, HistoryKind.DELIVER.value, origin, moment)})
 
     def matching(self, broker: int, key: Key, moment: int) -> list[HistoryEntry]:
-        found = []
+        found = [] if self._tail is None else self._tail.matching(key, moment)
         for place in self._catalog.find(broker, key, moment):
             try:
                 found.append(self._load(place))

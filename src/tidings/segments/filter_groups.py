@@ -25,7 +25,7 @@ _ALIKE = ("broker", "incarnation", "kind", "origin", "peer", "encoding", "count"
 
 def write_filters(rows: "pa.Table", data: Sequence[bytes], sink: "pa.NativeFile") -> None:
     """Histories without their column `data`, and that column: what several have in common is one object in it."""
-    full = pc.sum(pc.and_(rows["full"], pc.equal(rows["encoding"], "bloom"))).as_py()
+    full = pc.sum(pc.and_(rows["full"], pc.is_in(rows["encoding"], pa.array(["bloom", "lines"])))).as_py()
     schema = rows.schema.append(pa.field("data", pa.dictionary(pa.int32(), pa.binary()), nullable=False))
     with pq.ParquetWriter(
         sink,

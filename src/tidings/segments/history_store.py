@@ -1,15 +1,17 @@
 """A broker's records on disk: segments of histories and attachments, the archive over them, retention.
 
-    <root>/histories/…parquet   <root>/attachments/…parquet   <root>/catalog.db   <root>/lock   <root>/era-…
+    <root>/tail   <root>/histories/…parquet   <root>/attachments/…parquet   <root>/catalog.db  …/lock  …/era-…
 
-Changes of attachments are written before the histories that came with them or after them, so a stored filter
-never names a subscriber that the attachment map does not know. Copies of filters that have grown since are deleted once
-the later copy is on disk. A full disk keeps no broker from running: what cannot be written is for later, and that it
-ran is recorded in a way that takes no space (`run_markers`). All calls come from one thread.
+Changes of attachments are written before the histories that came with them or after them, so a stored filter never
+names a subscriber that the attachment map does not know. Copies of filters that have grown since are deleted once the
+later copy is on disk. What is exact goes to the *tail* first (`tail`), and from there, merged, to segments of a useful
+size. A full disk keeps no broker from running: what cannot be written is for later, and that it ran is recorded in a
+way that takes no space (`run_markers`). All calls come from one thread.
 """
 
 import fcntl
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tidings.errors import StoreError
@@ -18,12 +20,23 @@ from tidings.segments import run_markers
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.reader import read_segment, segments
 from tidings.segments.retention import SegmentRetention, mark, sweep
+from tidings.segments.tail import Tail
 from tidings.segments.tracking import attachment_row, entry_columns, read_attachments
 from tidings.segments.writer import SegmentWriter
-from tidings.tracking.recording.attachments import Attachment, AttachmentKind, relevant, since_of_last
-from tidings.tracking.recording.history import HistoryEntry
+from tidings.tracking.recording.attachments import (
+    Attachment,
+    AttachmentKind,
+    relevant,
+    since_of_last,
+    without_old_publishers,
+)
+from tidings.tracking.recording.compact import compact
+from tidings.tracking.recording.history import FilterEncoding, HistoryEntry
 
-CATALOG, LOCK = "catalog.db", "lock"
+CATALOG, LOCK, TAIL = "catalog.db", "lock", "tail"
+TAIL_ENCODINGS = (FilterEncoding.RUNS, FilterEncoding.LINES)
+SEGMENT_BYTES = 256 << 10  # what the tail holds at most …
+TAIL_MS_MAX = 3_600_000  # … and for how long: the pipeline reads segments
 ATTACHMENT_SEGMENTS_MAX = 64  # above this number, they are written as one
 FRESH_SEGMENTS_MAX = 4
 
@@ -41,22 +54,40 @@ class HistoryStore:
         self._attachments = SegmentWriter(root, ATTACHMENTS, self._writer)
         self._fresh: list[tuple[Path, Sequence[Attachment], int]] = []  # written since `maintain`, and when
         self._owed: list[Attachment] = []  # eras of earlier processes that are not stored yet
+        self._last_ms = 0
         self.hindrances: list[StoreError] = []  # what could not be tidied at the start
         try:
-            self.archive = SegmentArchive(root, root / CATALOG)
+            self._tail, damage = self._open_tail(root / TAIL)
+            self.archive = SegmentArchive(root, root / CATALOG, self._tail)
+            self.archive.damaged += damage
+            self._lost_tail = bool(damage)
         except BaseException:
             self._lock.close()
             raise
 
+    def _open_tail(self, path: Path) -> tuple[Tail, list[StoreError]]:
+        """Set aside if it cannot be read: of the time before, something is missing then."""
+        try:
+            return Tail(path, self._broker), []
+        except StoreError as error:
+            if error.code != "E_STORE_DAMAGED":
+                raise
+            path.rename(path.with_name(path.name + ".damaged"))
+            return Tail(path, self._broker), [error]
+
     def close(self) -> None:
+        with suppress(StoreError):  # a full disk: it stays where it is
+            self._settle([], self._last_ms)
         self.archive.close()
         self._lock.close()
 
     def recover(self, now_ms: int) -> tuple[list[Attachment], Mapping[int, int]]:
         """Attachments in the order of their making, and when each earlier process last stored something."""
+        self._last_ms = now_ms
         self._set_damaged_aside(now_ms)
         try:
-            mark(self._root, HISTORIES, self._writer, 0)  # while there is room for it
+            mark(self._root, HISTORIES, self._writer, now_ms if self._lost_tail else 0)  # while there is room for it
+            self._settle([], now_ms)
             self.maintain()
             self.retire(now_ms)
         except StoreError as error:  # a full disk, say: it is tried again every now and then
@@ -82,9 +113,31 @@ class HistoryStore:
             self._owed = []
             eras = [change for change in changes if change.kind is AttachmentKind.ERA and change.attached]
             run_markers.unsign(self._root, self._broker, eras)
-        if entries:
-            path = self._histories.append_columns(entry_columns(self._broker, entries), now_ms)
-            self.archive.add(path, [(self._broker, entry) for entry in entries])
+        self._last_ms = now_ms
+        exact = [entry for entry in entries if entry.encoding in TAIL_ENCODINGS]
+        if len(exact) < len(entries):
+            self._store([entry for entry in entries if entry.encoding not in TAIL_ENCODINGS], now_ms)
+        if exact:
+            self._append(exact, now_ms)
+
+    def _append(self, entries: list[HistoryEntry], now_ms: int) -> None:
+        size = self._tail.bytes + sum(map(len, {entry.data for entry in entries}))
+        since_ms = self._tail.since_ms
+        if size >= SEGMENT_BYTES or (since_ms is not None and abs(now_ms - since_ms) > TAIL_MS_MAX):
+            self._settle(entries, now_ms)
+        else:
+            self._tail.append(entries)
+
+    def _settle(self, entries: list[HistoryEntry], now_ms: int) -> None:
+        """The tail and these become a segment."""
+        together = compact([*self._tail.entries, *entries], broker=self._broker)
+        if together:
+            self._store(together, now_ms)
+            self._tail.clear()
+
+    def _store(self, entries: list[HistoryEntry], now_ms: int) -> None:
+        path = self._histories.append_columns(entry_columns(self._broker, entries), now_ms)
+        self.archive.add(path, [(self._broker, entry) for entry in entries])
 
     def maintain(self) -> None:
         """Every now and then: delete what is stored again elsewhere, and let what was written bit by bit be one
@@ -115,6 +168,7 @@ class HistoryStore:
         self._set_damaged_aside(now_ms)
         changes, old = read_attachments(self._root, self._broker), segments(self._root, ATTACHMENTS)
         if self._attachments_max is not None:
+            changes = without_old_publishers(changes, 2 * self._attachments_max)
             since_ms = since_of_last(changes, self._attachments_max)
             if since_ms > self.archive.since_ms:
                 mark(self._root, HISTORIES, self._writer, since_ms)

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +29,7 @@ from tidings.node.settings import NodeSettings
 from tidings.protocols.amqp.session import AmqpSession
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
+from tidings.protocols.mqtt.websocket import MqttWebSocketSession
 from tidings.protocols.native.frames import VERSION, FrameSplitter, FrameType, RawFrame, control, decode_fields
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.stomp.session import StompSession
@@ -106,14 +108,17 @@ class BrokerThread:
         guard: Guard | None = None,
         limits: BrokerLimits | None = None,
         amqp_tls: ssl.SSLContext | None = None,
+        mqtt_tls: ssl.SSLContext | None = None,
         tracking: TrackingSettings | None = None,
     ) -> None:
         self.url = self.amqp = ""
         self.port = self.stomp_port = self.websocket_port = self.amqp_port = self.mqtt_port = 0
+        self.mqtt_websocket_port = self.mqtt_tls_port = 0
         self._settings = settings
         self._guard = guard
         self._limits = limits
         self._amqp_tls = amqp_tls
+        self._mqtt_tls = mqtt_tls
         self._tracking = tracking
         self._broker: Broker | None = None
         self._folder = tempfile.TemporaryDirectory()
@@ -158,7 +163,11 @@ class BrokerThread:
         if self._tracking is not None:
             tracking = TrackingOptions(self._tracking, Path(self._folder.name) / "tracking")
         async with local_broker(
-            store, settings=self._settings, guard=self._guard, limits=self._limits, tracking=tracking
+            store,
+            settings=replace(self._settings or NodeSettings(), last_values=True),
+            guard=self._guard,
+            limits=self._limits,
+            tracking=tracking,
         ) as local:
             self._broker = local.broker
             self.stomp_port = await local.broker.listen(ListenerSettings(StompSession, port=0))
@@ -167,8 +176,15 @@ class BrokerThread:
             amqp = ListenerSettings(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
             self.amqp_port = await local.broker.listen(amqp)
             self.amqp = f"127.0.0.1:{self.amqp_port}"
-            mqtt = ListenerSettings(MqttNativeSession, port=0, make_gateway=partial(MqttSession, MqttClients()))
+            make_mqtt = partial(MqttSession, MqttClients())
+            mqtt = ListenerSettings(MqttNativeSession, port=0, make_gateway=make_mqtt)
             self.mqtt_port = await local.broker.listen(mqtt)
+            make_web = partial(MqttWebSocketSession, make_mqtt, ())
+            self.mqtt_websocket_port = await local.broker.listen(
+                ListenerSettings(MqttNativeSession, port=0, make_gateway=make_web, protocol="mqtt-websocket")
+            )
+            encrypted = ListenerSettings(MqttNativeSession, port=0, tls=self._mqtt_tls, make_gateway=make_mqtt)
+            self.mqtt_tls_port = 0 if self._mqtt_tls is None else await local.broker.listen(encrypted)
             self.port, self.url = local.port, local.url
             self._ready.set()
             await self._stop.wait()

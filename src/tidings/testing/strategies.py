@@ -85,7 +85,7 @@ def arithmetic() -> SearchStrategy[Expression]:
 
 def _arithmetic_above(below: SearchStrategy[Expression]) -> SearchStrategy[Expression]:
     sums = st.tuples(st.sampled_from((Operator.ADD, Operator.SUB)), below)
-    products = st.tuples(st.sampled_from((Operator.MUL, Operator.DIV)), below)
+    products = st.tuples(st.sampled_from((Operator.MUL, Operator.DIV, Operator.REM)), below)
     return st.one_of(
         st.builds(syntax.signed, st.sampled_from((Operator.ADD, Operator.SUB)), below),
         st.builds(syntax.chain, st.just(syntax.Sum), below, st.lists(sums, min_size=1, max_size=3)),
@@ -123,11 +123,18 @@ def conditions(*, exact: bool = False, max_leaves: int = 8) -> SearchStrategy[Ex
         st.builds(Literal, st.booleans()),
         st.builds(syntax.Compare, compared, arithmetic(), arithmetic()),
         st.builds(syntax.Between, arithmetic(), arithmetic(), arithmetic()),
+        st.builds(syntax.In, arithmetic(), st.lists(literals(), min_size=1, max_size=4).map(tuple)),
+        st.builds(syntax.Like, arithmetic() | literals(), patterns()),
+        st.builds(syntax.IsNull, arithmetic() | literals()),
     )
     equalities = st.sampled_from((Op.EQ, Op.NE))
     return st.recursive(
         leaves,
-        lambda below: _logic_above(below) | st.builds(syntax.Compare, equalities, below, below | literals()),
+        lambda below: (
+            _logic_above(below)
+            | st.builds(syntax.Compare, equalities, below, below | st.builds(Literal, st.booleans()))
+            | st.builds(syntax.IsNull, below)
+        ),
         max_leaves=max_leaves,
     )
 
@@ -141,11 +148,11 @@ def _logic_above(below: SearchStrategy[Expression]) -> SearchStrategy[Expression
 
 
 _WORDS = (
-    *"= <> < <= > >= + - * / ( ) ,".split(),  # noqa: SIM905
-    *"AND or Not BETWEEN in LIKE ESCAPE is NULL true FALSE".split(),  # noqa: SIM905
+    *"= <> != < <= > >= + - * / % ( ) ,".split(),  # noqa: SIM905
+    *"AND or Not BETWEEN in LIKE ESCAPE is NULL true FALSE exists".split(),  # noqa: SIM905
     *NAMES,
     *("1", "0x1F", "017", "08", "2.5e3", ".5", "1e999", "5d", "9223372036854775808", "'x'", "'%_!'", "'!'", "''"),
-    *("'", "#", "é", "\u00a0", "\ud800", "0x", "1e", "5a", "\n", " "),
+    *("'", '"', ".", "#", "é", "\u00a0", "\ud800", "0x", "1e", "5a", "\n", " "),
 )
 
 

@@ -10,7 +10,9 @@ from hardening.support.pan_brokers import PanBrokers
 
 from tidings.client import Client, Subscription, connect
 from tidings.errors import TidingsError
+from tidings.model.event_type import LEVELS_MAX
 from tidings.routing.hermes import HermesOptions
+from tidings.routing.hermes.messages import InterestKind
 
 WAIT_S = 120.0
 
@@ -121,6 +123,52 @@ def test_a_persistent_event_outlives_the_restart_of_both_its_brokers(tmp_path: P
     asyncio.run(check())
 
 
+def test_a_durable_subscription_gets_what_is_published_long_after_its_broker_went_away(tmp_path: Path) -> None:
+    """So long that no tree knows of it any more; three brokers, so that the rendezvous node may be any."""
+    quick = HermesOptions(refresh_ms=300, lifetime_ms=1_000, settle_ms=500)
+
+    async def check() -> None:
+        async with PanBrokers(tmp_path, "hermes", quick) as network:
+            await network.start(1, by=None)
+            await network.start(2, by=1)
+            await network.start(3, by=1)
+            one = await connect(network.url(1))
+            await eventually(network.known, WAIT_S)
+            await one.add_type("Trade", {"n": "int"})
+            await one.advertise_type("Trade")
+            async with connect(network.url(2), client_id="auditor") as two:
+                await two.subscribe(type="Trade", selector="n > 0", durable="audit")
+                await eventually(network.settled, WAIT_S)
+                await eventually(network.known, WAIT_S)
+            await network.stop(2)
+            await one.publish_event("Trade", {"n": 1}, persistent=True)
+
+            def forgotten() -> bool:
+                trees = [network.hermes(router).machine.trees.trees.get("Trade") for router in (1, 3)]
+                return not any(tree and tree.flows[InterestKind.FILTER] for tree in trees)
+
+            await eventually(forgotten, WAIT_S)
+            await eventually(lambda: network.hermes(1).counts()["unsettled"] == 0, WAIT_S)
+            for n in (2, 0, 3):
+                await one.publish_event("Trade", {"n": n}, persistent=True)
+            await network.start(2, by=1)
+            async with connect(network.url(2), client_id="auditor") as two:
+                audit = await two.subscribe(type="Trade", selector="n > 0", durable="audit")
+                await eventually(network.settled, WAIT_S)
+                await one.publish_event("Trade", {"n": 4}, persistent=True)
+                got = Counter[int]()
+                while len(got) < 4:
+                    delivery = await audit.receive(WAIT_S)
+                    assert delivery is not None, got
+                    got[int(delivery.properties["n"])] += 1
+                await asyncio.sleep(0.5)  # only what is wrong comes now
+                assert audit.receive_nowait() is None
+                assert got == Counter([1, 2, 3, 4])
+            await one.close()
+
+    asyncio.run(check())
+
+
 def test_a_type_that_is_added_again_in_another_form_has_it_at_every_broker(tmp_path: Path) -> None:
     """Added at 2 and looked up at 3; removed and added again at 1. The refresh comes too late to be of help."""
     slow = HermesOptions(refresh_ms=60_000, lifetime_ms=180_000, settle_ms=3_000)
@@ -164,5 +212,29 @@ def test_in_a_network_that_does_not_route_by_types_the_error_names_the_setting(t
                     await client.add_type("Trade")
                 with pytest.raises(TidingsError, match="E_TYPE_ROUTING"):
                     await client.subscribe(type="Trade")
+
+    asyncio.run(check())
+
+
+def test_a_hierarchy_as_deep_as_possible_carries_events_and_a_deeper_one_is_refused(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with PanBrokers(tmp_path, "hermes") as network:
+            await network.start(1, by=None)
+            client, other = await connect(network.url(1)), await connect(network.url(1))
+            names = [f"t{level}" for level in range(1, LEVELS_MAX + 1)]
+            for name, parent in zip(names, (None, *names), strict=False):
+                await client.add_type(name, {} if parent else {"n": "int"}, parent=parent)
+            with pytest.raises(TidingsError, match=f"E_TYPE_DEPTH: event type 'deeper' has {LEVELS_MAX} ancestors"):
+                await client.add_type("deeper", parent=names[-1])
+            listeners = Listeners()
+            await listeners.add(other, [1, 2], names[0])
+            await listeners.add(other, [2], names[0], "n > 1")
+            await eventually(network.settled, WAIT_S)
+            await client.advertise_type(names[-1])
+            await client.publish_event(names[-1], {"n": 1}, persistent=True)
+            await client.publish_event(names[-1], {"n": 2})
+            await listeners.check()
+            await client.close()
+            await other.close()
 
     asyncio.run(check())

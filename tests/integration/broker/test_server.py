@@ -240,7 +240,7 @@ def test_answers_nobody_reads_do_not_fill_the_memory() -> None:
 
 def test_one_that_never_reads_beside_ten_that_do() -> None:
     async def scenario() -> None:
-        limits = BrokerLimits(memory_bytes_max=16 << 20, output_bytes_max=1 << 18, stall_ms=300)
+        limits = BrokerLimits(memory_bytes_max=16 << 20, output_bytes_max=1 << 18, stall_ms=2000)
         settings = NodeSettings(sink_bytes_max=1 << 20)
         async with local_broker(limits=limits, settings=settings) as (broker, url):
             never = await RawConnection.open(url)

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -18,12 +19,20 @@ from tidings.client import Client, connect
 from tidings.client import message_builder as composing
 from tidings.errors import RemoteError, SecurityError
 from tidings.kernel.clock import now_ms
+from tidings.kernel.codec import encode_message
+from tidings.kernel.forwarder import PERHAPS_SENT
+from tidings.model.codec import encode_frame
+from tidings.model.destination import Destination
+from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.tables import HISTORIES
 from tidings.node.clients.session import Principal
 from tidings.node.protocol_session import Hello
+from tidings.protocols.native.frames import FrameType, control
 from tidings.segments import run_markers
+from tidings.segments.history_store import TAIL
 from tidings.segments.reader import read_rows, segments
+from tidings.segments.tail import Tail
 from tidings.store.sqlite.store import SqliteStore
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.local_broker import BrokerThread, local_broker, run
@@ -66,9 +75,9 @@ def test_every_kind_of_subscriber_is_named_now_and_after_a_restart(tmp_path: Pat
                 committed.message_id,
             }
         assert await queue.receive(10) is not None
-        everyone = ["durable:me:audit", "me", "shared:team"]
+        everyone = ["durable:me:audit", "me", "shared:team", "shared:team to me"]
         traced.update(dict.fromkeys((topic.message_id, stored.message_id, committed.message_id), everyone))
-        traced.update({job.message_id: ["queue:jobs"], lost.message_id: []})
+        traced.update({job.message_id: ["queue:jobs", "queue:jobs to me"], lost.message_id: []})
 
     async def check(client: Client) -> None:
         for message, subscribers in traced.items():
@@ -337,7 +346,10 @@ def test_killed_twice_at_random_it_denies_nothing_that_was(tmp_path: Path) -> No
 
 def _stored(root: Path) -> set[str]:
     """Kinds of histories with all twenty messages on disk."""
-    return {str(row["kind"]) for row in read_rows(root, HISTORIES) if row["count"] == 20}
+    counts = Counter[str]()
+    for entry in Tail(root / TAIL, 1).entries:
+        counts[entry.key.kind.value] += entry.count
+    return {kind for kind, count in counts.items() if count == 20}
 
 
 def test_copies_that_have_grown_are_deleted(tmp_path: Path) -> None:
@@ -359,3 +371,94 @@ def _has_count(root: Path, count: int) -> bool:
 
 def _counts(root: Path) -> set[object]:
     return {row["count"] for row in read_rows(root, HISTORIES)}
+
+
+async def _raw(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that has logged in, and may send anything."""
+    host, _, port = url.rpartition("/")[2].partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(control(FrameType.HELLO, {"version": 1, "client": "mover"}))
+    assert (await reader.readexactly(8))[4] == FrameType.WELCOME
+    return reader, writer
+
+
+def _frame(message: MessageId, *, again: bool) -> bytes:
+    payload = encode_message(Message(Destination("ticks.a"), {"n": 1}, id=message))
+    return encode_frame(FrameType.PUBLISH, bytes(4) + payload, flags=PERHAPS_SENT if again else 0)
+
+
+def test_a_message_whose_publisher_failed_over_is_found_where_it_entered(tmp_path: Path) -> None:
+    """Its id names broker 2 or one that there never was; it was published at broker 1, and delivered at 3."""
+
+    async def work() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2), (1, 3)], tracking=QUICK) as network:
+            await eventually(network.known)
+            async with connect(network.url(3), client_id="far") as far, connect(network.url(2), client_id="own") as own:
+                ticks, mine = await far.subscribe("ticks.>"), await own.subscribe("ticks.>")
+                await eventually(network.known)
+                _, writer = await _raw(network.url(1))
+                sent = [MessageId(77, broker, now_ms()) for broker in (2, 999)]
+                for message in sent:
+                    writer.write(_frame(message, again=True))
+                    for subscription in (ticks, mine):
+                        got = await subscription.receive(10)
+                        assert got is not None
+                        assert got.message_id == message
+                for message in sent:
+                    path = await far.trace(message)
+                    assert (path.confirmed, path.entered) == (True, (1,))
+                    assert sorted(names(path)) == ["far", "own"]
+                    assert {hop.broker: hop.sender for hop in path.hops if not hop.opaque} == {1: None, 2: 1, 3: 1}
+                    assert path.false_positives == ()
+                never = await far.trace(MessageId(78, 2, sent[0].ms))
+                assert (never.confirmed, never.entered, names(never)) == (False, (), [])
+                writer.close()
+
+    run(work())
+
+
+def test_an_id_that_names_another_broker_is_refused_unless_it_is_sent_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        options = TrackingOptions(QUICK, tmp_path / "tracking")
+        async with local_broker(tracking=options) as (_, url):
+            reader, writer = await _raw(url)
+            writer.write(_frame(MessageId(77, 2, now_ms()), again=False))
+            assert b"E_MESSAGE_ORIGIN" in await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+
+    run(work())
+
+
+def test_invented_brokers_cost_no_memory(tmp_path: Path) -> None:
+    async def work() -> None:
+        options = TrackingOptions(QUICK, tmp_path / "tracking")
+        async with local_broker(tracking=options) as (server, url), connect(url) as client:
+            _, writer = await _raw(url)
+            ids = [MessageId(77, 1000 + number, now_ms()) for number in range(20_000)]
+            writer.write(b"".join(_frame(message, again=True) for message in ids))
+            path = await client.trace(ids[-1])
+            while not path.confirmed:
+                path = await client.trace(ids[-1])
+            assert path.entered == (1,)
+            assert (await client.trace(ids[77])).confirmed
+            assert server.engine.recorder.memory_bytes < 4 << 20
+            writer.close()
+
+    run(work())
+
+
+def test_a_trace_names_the_publisher(tmp_path: Path) -> None:
+    async def work() -> None:
+        message = MessageId.NONE
+        for _ in range(2):
+            options = TrackingOptions(QUICK, tmp_path / "tracking")
+            async with local_broker(tracking=options) as (_, url), connect(url, client_id="till-4") as client:
+                if message == MessageId.NONE:
+                    message = (await client.publish("ticks.a", {}, wait=True)).message_id
+                path = await client.trace(message)
+                assert "client 'till-4'" in path.publisher
+                assert "127.0.0.1" in path.publisher
+                stranger = MessageId(message.publisher ^ 1, message.broker, message.ms)
+                assert (await client.trace(stranger)).publisher == ""
+
+    run(work())

@@ -92,7 +92,7 @@ def test_a_request_that_cannot_be_made_is_not_made_again() -> None:
     async def scenario() -> None:
         async with local_broker() as (broker, url), tidings.connect(url) as client:
             with pytest.raises(ZeroDivisionError):
-                await client.request(lambda _: bytes(1 // 0))
+                await client.exchange(lambda _: bytes(1 // 0))
             await connection_lost(broker, client)
             await client.publish("x", wait=True)
 

@@ -60,26 +60,43 @@ def test_an_event_that_does_not_fit_its_type_is_refused_by_client_and_broker() -
                 await client.publish_event("Sale", {"price": 1.0, "buyer": "me"})
             await client.advertise_type("Sale")
             sales = await client.subscribe(type="Sale")
+            with pytest.raises(
+                TidingsError, match="E_SELECTOR_KIND at 0: 'price' is a number and is compared with a str"
+            ):
+                await client.subscribe(type="Sale", selector="price = 'high'")
             wrong = {"price": "high", "seller": "me"}
             with pytest.raises(EventTypeError, match=r"'price' of event type 'Sale' is float, not string; .*'buyer'"):
                 await client.publish_event("Sale", wrong)
             topic = "@type.Trade.Sale.event"
             with pytest.raises(TidingsError, match=r"E_EVENT_WRONG_TYPE: .*'price'.*; event type 'Sale' has no"):
                 await client.publish(topic, wrong, wait=True)
-            with pytest.raises(TidingsError, match="E_TYPE_UNADVERTISED: event type 'Trade' is not advertised"):
-                await client.publish("@type.Trade.event", {"price": 1.0}, wait=True)
+            with pytest.raises(
+                TidingsError, match="E_EVENT_TYPE: JMSType of an event of type 'Sale' must be the type's"
+            ):
+                await client.publish(topic, {"price": 1.0, "buyer": "me"}, wait=True, type="Trade")
+            with pytest.raises(TidingsError, match="E_TYPE_UNKNOWN: there is no event type 'Other'"):
+                await client.publish("@type.Other.event", {"price": 1.0}, wait=True, type="Other")
+            with pytest.raises(TidingsError, match="E_TYPE_UNADVERTISED: event type 'Sale' is not advertised"):
+                await client.publish("@type.Sale.event", {"price": 1.0}, wait=True, type="Sale")  # not its topic
             async with client.transaction() as transaction:
-                await transaction.publish(topic, {"price": 1.0, "buyer": "me"})
-                for refused in (transaction.publish(topic, {"price": 1.0}, wait=True), transaction.commit()):
+                await transaction.publish(topic, {"price": 1.0, "buyer": "me"}, type="Sale")
+                for refused in (
+                    transaction.publish(topic, {"price": 1.0}, wait=True, type="Sale"),
+                    transaction.commit(),
+                ):
                     with pytest.raises(TidingsError, match="E_EVENT_MISSING"):
                         await refused
                 await transaction.begin()
-                await transaction.publish(topic, {"price": 2.0, "buyer": "me"})
+                await transaction.publish(topic, {"price": 2.0, "buyer": "me"}, type="Sale")
                 assert sales.receive_nowait() is None
             assert await _prices(sales, 1) == [2.0]
             await client.unadvertise_type("Sale")
-            with pytest.raises(TidingsError, match="E_TYPE_UNADVERTISED"):
-                await client.publish(topic, {"price": 1.0, "buyer": "me"}, wait=True)
+            async with client.transaction() as transaction:
+                with pytest.raises(TidingsError, match="E_TYPE_UNADVERTISED"):
+                    await transaction.publish(topic, {"price": 1.0, "buyer": "me"}, type="Sale", wait=True)
+                await transaction.rollback()
+            await client.publish(topic, {"price": 3.0, "buyer": "me"}, type="Sale", wait=True)  # advertises it again
+            assert await _prices(sales, 1) == [3.0]
             with pytest.raises(TidingsError, match="E_EVENT_UNKNOWN: event type 'Trade' has no attribute 'buyer'"):
                 await client.subscribe(type="Trade", selector="buyer = 'me'")
 

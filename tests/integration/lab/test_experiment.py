@@ -41,10 +41,10 @@ def test_a_point_is_measured_on_all_servers_before_the_next() -> None:
         ('name = "a"\nkind = "fast"', "unknown kind 'fast'"),
         (SMALL + "speed = 1", "unknown: speed"),
         (SMALL + "[measure]\nspeed = 1", "'speed' is not known"),
-        (SMALL + "[measure]\nseconds = -1", "seconds is a number from 0"),
+        (SMALL + "[measure]\nseconds = -1", "seconds must be a number from 0"),
         (SMALL + "[measure]\nseconds = 0.01", "two samples"),
-        (SMALL + "[measure]\nattempts = 0", "attempts is a whole number from 1, not 0"),
-        (SMALL + "[measure]\nblock = 1.5", "block is a whole number from 1, not 1.5"),
+        (SMALL + "[measure]\nattempts = 0", "attempts must be a whole number from 1, not 0"),
+        (SMALL + "[measure]\nblock = 1.5", "block must be a whole number from 1, not 1.5"),
         ('name = "größe"\nkind = "filters"', "E_LAB_EXPERIMENT: name: .*not 'größe'"),
         (f'name = "{"x" * 61}"\nkind = "filters"', "name: 1 to 60"),
         ('name = "a\\n"\nkind = "filters"', "name: 1 to 60"),
@@ -135,9 +135,9 @@ def test_parameters_of_special_kinds_are_checked_when_the_file_is_read(kind: str
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 @pytest.mark.parametrize("name", ["seconds", "warm_s_max", "long_s"])
 def test_a_run_that_would_never_end_is_refused(name: str, value: str) -> None:
-    with pytest.raises(UsageError, match=f"measure: {name} is a number"):
+    with pytest.raises(UsageError, match=f"measure: {name} must be a number"):
         parse(f"{SMALL}[measure]\n{name} = {value}\n")
-    with pytest.raises(UsageError, match="seconds is a number"):
+    with pytest.raises(UsageError, match="seconds must be a number"):
         parse(SMALL).measure.lasting(float(value))
 
 

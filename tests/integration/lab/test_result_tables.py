@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from tidings.capacity.processing import Fitted, Load
@@ -19,15 +19,10 @@ from tidings.segments.schema import arrow_schema
 SERVER = Fitted.of("base", t_rcv=2e-5, t_fltr=1e-6, t_tx=5e-6)
 
 
-def write(root: Path, table: Table, rows: list[dict[str, object]], number: int = 1) -> None:
-    """As the pipeline's storage does: files first, then the manifest that names them."""
-    folder = f"{number}-abc/part=all"
-    (root / table.name / "data" / folder).mkdir(parents=True)
-    file = root / table.name / "data" / folder / "part-0.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, arrow_schema(table).remove_metadata()), file)
-    parts = {"all": {"folder": folder, "rows": len(rows)}}
-    manifest = {"number": number, "table": table.name, "version": table.version, "parts": parts, "inputs": {}}
-    (root / table.name / f"manifest-{number:08}.json").write_text(json.dumps(manifest))
+def write(root: Path, table: Table, rows: list[dict[str, object]]) -> None:
+    """As the pipeline's storage does: a version that replaces the one before."""
+    made = pa.Table.from_pylist(rows, arrow_schema(table).remove_metadata())
+    write_deltalake(root / table.name, made, mode="overwrite")
 
 
 def row(matching: int, others: int) -> dict[str, object]:
@@ -51,7 +46,7 @@ def row(matching: int, others: int) -> dict[str, object]:
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
     write(tmp_path, RESULTS["throughput"], [row(1, 0)])
-    write(tmp_path, RESULTS["throughput"], [row(m, n) for m in (1, 10, 5) for n in (100, 20, 0)], number=2)
+    write(tmp_path, RESULTS["throughput"], [row(m, n) for m in (1, 10, 5) for n in (100, 20, 0)])
     reason = {"run": "x#1", "experiment": "filters", "server": "tidings", "point": row(5, 20)["point"], "load": ""}
     reason |= {"valid": False, "reasons": "a message was lost"}
     nothing = dict.fromkeys(("received_per_s", "dispatched_per_s", "seconds"))
@@ -59,7 +54,7 @@ def tables(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_points_are_those_of_the_newest_manifest(tables: Path) -> None:
+def test_points_are_those_of_the_newest_version(tables: Path) -> None:
     found = read_tables(tables)
     assert [(one.parameters["matching"], one.parameters["others"]) for one in found] == [
         (m, n) for m in (1, 5, 10) for n in (0, 20, 100)
@@ -84,10 +79,11 @@ def test_the_report_is_made_of_them(tables: Path, tmp_path: Path) -> None:
 def test_what_is_no_table_is_refused(tables: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="create it with: tidings pipeline measure"):
         read_tables(tmp_path / "elsewhere")
-    newest = tables / "throughput" / "manifest-00000003.json"
-    newest.write_text('{"table": "throughput", "version": 7}')
-    with pytest.raises(UsageError, match="not version 1"):
-        read_tables(tables)
-    newest.write_text("[]")
+    (log,) = (tables / "throughput" / "_delta_log").glob("*1.json")
+    log.write_text("[]")
     with pytest.raises(UsageError, match="cannot be read"):
         read_tables(tables)
+    (tmp_path / "old" / "throughput").mkdir(parents=True)
+    (tmp_path / "old" / "throughput" / "manifest-00000001.json").write_text("{}")
+    with pytest.raises(UsageError, match="tidings pipeline migrate"):
+        read_tables(tmp_path / "old")

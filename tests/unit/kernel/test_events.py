@@ -81,8 +81,9 @@ def test_messages_of_other_brokers() -> None:
     frame = encode_frame(FORWARD, encode_forward(Forward(3, message(), routers=(1,))))
     same(fed(forwarder, link, frame), ev.RemoteMessage(link, 9_000, message(), [sink]))
     kept = message(persistent=True)
-    frame = encode_frame(FORWARD, encode_forward(Forward(3, kept, routers=(1, 5), tag=2**64 - 1)))
-    same(fed(forwarder, link, frame), ev.Relayed(link, 3, 2**64 - 1, [1, 5], 9_000, kept))
+    frame = encode_frame(FORWARD, encode_forward(Forward(3, kept, (1, 5), 7, 2**64 - 1, 2**63, (4, 2), repeated=True)))
+    expected = ev.Relayed(link, 3, 2**64 - 1, [1, 5], [4, 2], 7, 2**63, True, 9_000, kept)
+    same(fed(forwarder, link, frame), expected)
 
 
 def test_frames() -> None:

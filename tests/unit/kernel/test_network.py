@@ -1,9 +1,13 @@
 """The kernel's forwarding between brokers against the plain Python of tidings.routing.forwarding."""
 
+from dataclasses import replace
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidings.errors import TidingsError
 from tidings.kernel.codec import encode_message
 from tidings.kernel.events import FrameError, PublishedToRouters, Relayed
 from tidings.kernel.forwarder import FRAME_HEADER_BYTES, DirectSink, Flag, Forwarder, NetworkShape
@@ -161,20 +165,47 @@ def test_what_arrives_is_delivered_and_passed_on(
         hops=st.integers(0, 255),
         message=st.just(message(3, {"x": 1}, persistent=True)),
         routers=st.sets(st.integers(0, 2**32 - 1)).map(sorted).map(tuple),
+        origin=st.integers(0, 2**32 - 1),
         tag=st.integers(0, 2**64 - 1),
-    )
+        epoch=st.integers(0, 2**64 - 1),
+        repeated=st.booleans(),
+    ),
+    st.randoms(use_true_random=False),
 )
-def test_persistent_copies_are_left_to_python(copy: Forward) -> None:
+def test_persistent_copies_are_left_to_python(copy: Forward, rng: Random) -> None:
+    copy = replace(copy, numbers=tuple(rng.getrandbits(rng.randint(1, 64)) for _ in copy.routers))
     plane = Plane(1, encoding_of("vectors"), {2, 3})
     flags = plane.forwarder.feed_bytes(plane.links[2], frame(FORWARD, encode_forward(copy)), 0)
     assert flags & Flag.EVENTS
     [event] = plane.forwarder.events()
     assert copy.tag is not None
     assert isinstance(event, Relayed)
-    assert event == Relayed(plane.links[2], copy.hops, copy.tag, list(copy.routers), 0, copy.message)
-    assert plane.forwarder.relay(3, list(copy.routers), copy.hops, copy.tag, copy.message, 0)
+    routers, numbers, origin = list(copy.routers), list(copy.numbers), copy.origin
+    assert origin is not None
+    assert event == Relayed(
+        plane.links[2], copy.hops, copy.tag, routers, numbers, origin, copy.epoch, copy.repeated, 0, copy.message
+    )
+    stamp = (routers, numbers, origin, copy.epoch, copy.repeated)
+    assert plane.forwarder.relay(3, *stamp, copy.hops, copy.tag, copy.message, 0)
     assert plane.output() == (0, {3: copy})
-    assert not plane.forwarder.relay(9, [9], 1, 1, copy.message, 0)
+    assert decode_forward(encode_forward(copy)) == copy
+    assert not plane.forwarder.relay(9, [9], [1], 1, 1, False, 1, 1, copy.message, 0)
+
+
+def test_a_copy_needs_a_number_for_each_router() -> None:
+    plane = Plane(1, encoding_of("vectors"), {2})
+    with pytest.raises(TidingsError, match="E_RELAY"):
+        plane.forwarder.relay(2, [2, 3], [1], 1, 1, False, 1, 1, message(1, {}), 0)
+
+
+@pytest.mark.parametrize("flags", [3, 5, 7, 8, 9, 10, 17, 24])
+def test_flags_that_exclude_each_other_break_the_link(flags: int) -> None:
+    plane = Plane(1, encoding_of("vectors"), {2})
+    payload = (12).to_bytes(4, "little") + bytes((3, flags)) + bytes(10) + message(1, {})
+    plane.forwarder.feed_bytes(plane.links[2], frame(FORWARD, payload), 0)
+    [event] = plane.forwarder.events()
+    assert isinstance(event, FrameError)
+    assert event.code == "E_FORWARD_FLAGS"
 
 
 @given(st.binary(max_size=60), st.integers(0, 70))
@@ -235,7 +266,7 @@ def test_a_full_link_holds_up_publishers_and_loses_what_passes_through() -> None
     copy = frame(FORWARD, encode_forward(Forward(3, body, routers=(2,))))
     plane.forwarder.feed_bytes(plane.links[3], copy, 0)
     assert plane.forwarder.stats()["dropped_link"] == 1
-    assert not plane.forwarder.relay(2, [2], 1, 1, body, 0)
+    assert not plane.forwarder.relay(2, [2], [1], 1, 1, False, 1, 1, body, 0)
     plane.forwarder.check_stalls(60_000)  # it may be slow
     assert plane.forwarder.take_resumable() == []
     while plane.forwarder.link_waiting(2):

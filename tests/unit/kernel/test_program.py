@@ -11,7 +11,7 @@ from tidings.kernel.codec import MessageBatch, Program, encode_messages
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.reader import value_of
-from tidings.model.selector.operations import add, divide, multiply, subtract
+from tidings.model.selector.operations import add, divide, divide_whole, multiply, remainder, subtract
 from tidings.model.selector.parser import parse
 from tidings.model.selector.program import Code, assemble
 from tidings.model.selector.program import SelectorProgram as Reference
@@ -41,13 +41,20 @@ def test_same_answers_in_the_long_run() -> None:
     check_program(Program, Random(20260102), rounds=800)
 
 
-@given(numbers, numbers, numbers, st.sampled_from(["+", "-", "*", "/"]), st.sampled_from(["=", "<>", "<", "<="]))
+@given(numbers, numbers, numbers, st.sampled_from(["+", "-", "*", "/", "%"]), st.sampled_from(["=", "<>", "<", "<="]))
 def test_arithmetic_is_exact_where_it_is_in_python(a: Value, b: Value, c: Value, operation: str, relation: str) -> None:
     code = assemble(parse(f"a {operation} b {relation} c"))
     assert evaluate(code, a=a, b=b, c=c) == Reference(code).run({"a": a, "b": b, "c": c})
 
 
-ARITHMETIC = {Code.ADD: add, Code.SUB: subtract, Code.MUL: multiply, Code.DIV: divide}
+ARITHMETIC = {
+    Code.ADD: add,
+    Code.SUB: subtract,
+    Code.MUL: multiply,
+    Code.DIV: divide_whole,
+    Code.QUOT: divide,
+    Code.REM: remainder,
+}
 
 
 @given(numbers, numbers)
@@ -84,7 +91,7 @@ def test_entries_without_a_message_are_false() -> None:
         (b"", "E_CODEC_PROGRAM", 0),
         (b"\x01\x01" * 2, "E_CODEC_PROGRAM", 4),
         (b"\x01\x01" * 65, "E_CODEC_PROGRAM", 128),
-        (b"\x01\x01\x14", "E_CODEC_PROGRAM", 2),
+        (b"\x01\x01\x16", "E_CODEC_PROGRAM", 2),
         (b"\x01\x01\x12", "E_CODEC_PROGRAM", 2),
         (b"\x01\x06\x00", "E_CODEC_TYPE", 1),
         (b"\x01\x01\x0f\x02\x02", "E_CODEC_TYPE", 3),

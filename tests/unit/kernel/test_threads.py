@@ -11,7 +11,7 @@ from tidings.kernel.bloom import BloomFilter
 from tidings.kernel.codec import MessageBatch, Program, encode_messages
 from tidings.kernel.element_matrix import ElementMatrix, pack
 from tidings.kernel.encoder import MessageEncoder
-from tidings.kernel.forwarder import DirectSink, Forwarder
+from tidings.kernel.forwarder import PERHAPS_SENT, DirectSink, Forwarder
 from tidings.kernel.matrix import EncodedMatrix, as_vectors
 from tidings.kernel.tracker import Tracker
 from tidings.matching.indexed import IndexedMatcher
@@ -123,6 +123,7 @@ def test_each_thread_has_a_forwarder_that_records() -> None:
         tracker = Tracker(
             number + 1,
             exact=False,
+            runs=False,
             bits=4096,
             hashes=5,
             capacity=100,
@@ -140,7 +141,8 @@ def test_each_thread_has_a_forwarder_that_records() -> None:
         forwarder.subscribe(DirectSink(connection, 1, everything))
         for turn in range(TIMES):
             data = b"".join(
-                encode_frame(0x10, bytes(4) + encode_messages([one])[4:]) for one in messages(number * TIMES + turn)
+                encode_frame(0x10, bytes(4) + encode_messages([one])[4:], flags=PERHAPS_SENT)  # ids of any broker
+                for one in messages(number * TIMES + turn)
             )
             forwarder.feed_bytes(connection, data, turn)
             assert len(forwarder.take(connection, 1 << 20, turn)) > len(data)

@@ -24,6 +24,7 @@ from tidings.node.completions import AnswerRequest, Completion, Copy
 from tidings.node.engine import Engine
 from tidings.node.inputs import Turn
 from tidings.node.mailboxes.journal import Journal
+from tidings.node.network.copy_numbers import CopyNumbers
 from tidings.node.network.pan_links import PanSettings
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.requests import (
@@ -35,6 +36,7 @@ from tidings.node.requests import (
     Failed,
     Forget,
     Move,
+    Recall,
     Refused,
     Retain,
     Unsubscribe,
@@ -142,7 +144,8 @@ class Driver(NodeDriver):
 
     def relay(self, *tags: int) -> None:
         for tag in tags:
-            self.network.relay_inbox.relayed(self.now_ms, LINK, Copy(5, tag, [1], 0, persistent()))
+            copy = Copy(5, tag, CopyNumbers(2, 1, False, {1: 1}), 0, persistent())
+            self.network.relay_inbox.relayed(self.now_ms, LINK, copy)
             self.step(Turn())
 
     def event(self, client: DrivenClient) -> None:
@@ -201,6 +204,11 @@ def retain(driver: Driver) -> None:
     driver.one.ask(Retain(driver.one.next_receipt(), "r", "t"))
 
 
+def recall(driver: Driver) -> None:
+    driver.one.ask(Recall(driver.one.next_receipt(), "r"))
+    driver.one.publish(persistent())
+
+
 def forward(driver: Driver) -> None:
     driver.network.store_and_forward.accept(persistent(), [3], 0)
     driver.step(Turn())
@@ -208,6 +216,20 @@ def forward(driver: Driver) -> None:
 
 def relay(driver: Driver) -> None:
     driver.relay(1)
+
+
+def relay_to_empty_store(driver: Driver) -> None:
+    driver.network.held_copies._fresh = True
+    driver.relay(1)
+
+
+def release(driver: Driver) -> None:
+    relay_to_empty_store(driver)
+    driver.write()
+    driver.told.clear()
+    for now in (0, 60_000):
+        driver.network.held_copies.tick(now)
+    driver.step(Turn())
 
 
 def relay_twice(driver: Driver) -> None:
@@ -261,6 +283,10 @@ def taken(driver: Driver) -> object:
     return driver.told, driver.waiting()
 
 
+def held(driver: Driver) -> object:
+    return driver.told, len(driver.network.held_copies), driver.waiting()
+
+
 @dataclass(frozen=True)
 class Case:
     completion: type
@@ -308,8 +334,13 @@ CASES += [
     Case(records.ActivateConsumer, subscribe, new_mailbox, (["done"], 0), (["failed E_STORE_FULL"], None), ([], 0)),
     Case(records.ConfirmUnsubscribe, unsubscribe, consumers, (["done"], 0), (["done"], 0), ([], 0)),
     Case(records.AnswerRetention, retain, retained, (["done"], 0), (["failed E_STORE_FULL"], 0), ([], 0)),
+    Case(
+        records.AnswerRecall, recall, answers, (["done", "accepted"], 1), (["done", "refused E_STORE_FULL"], 0), ([], 1)
+    ),
     Case(records.ForwardMessage, forward, in_transit, 1, 0, 1),
     Case(records.DeliverRelayed, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
+    Case(records.HoldCopy, relay_to_empty_store, held, (["taken 1"], 1, 0), ([], 0, 0), ([], 1, 0)),
+    Case(records.ReleaseCopy, release, held, ([], 0, 1), ([], 1, 0), ([], 0, 1)),
     Case(records.TakeRelay, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmCopy, relay_twice, taken, (["taken 1", "taken 2"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmHandOver, hand_over, taken, (["safe"], 1), (["refused"], 0), ([], 1)),
@@ -361,7 +392,7 @@ def test_each_completion_is_carried_out(completion: type, error: TidingsError | 
     part: Any = _Part(calls)
     inner = {"then": records.ConfirmHandOver("Trade", b"tag")}  # of another completion
     fields = [inner.get(name, part) for name in getattr(completion, "__match_args__", ())]
-    Completer(Journal(), part, part, part, part, part, part).complete(completion(*fields), error)
+    Completer(Journal(), part, part, part, part, part, part, part).complete(completion(*fields), error)
     assert bool(calls) == ((completion.__name__, error is None) not in WITHOUT_CALLS)
 
 
@@ -369,7 +400,7 @@ def test_nothing_else_is() -> None:
     part: Any = _Part([])
     other: Any = "not a completion"
     with pytest.raises(AssertionError, match="not a completion"):
-        Completer(Journal(), part, part, part, part, part, part).complete(other, None)
+        Completer(Journal(), part, part, part, part, part, part, part).complete(other, None)
 
 
 @pytest.mark.parametrize("error", [None, FULL])
@@ -383,7 +414,7 @@ def test_all_are_carried_out_even_if_one_raises(error: StoreError | None) -> Non
 
     outbox: Any = SimpleNamespace(answer_with=answer_with)
     unused: Any = None
-    completer = Completer(Journal(), outbox, unused, unused, unused, unused, None)
+    completer = Completer(Journal(), outbox, unused, unused, unused, unused, unused, None)
     with pytest.raises(ValueError, match="2"):
         completer.complete_all([AnswerRequest(1, Done(receipt)) for receipt in range(4)], error)
     assert told == [0, 1, 2, 3]
@@ -402,7 +433,7 @@ def test_what_needs_no_write_is_carried_out_at_once() -> None:
     outbox, journal = AnswerBatch(), Journal()
     outbox.connected.add(1)
     unused: Any = None
-    completer = Completer(journal, outbox, unused, unused, unused, unused, None)
+    completer = Completer(journal, outbox, unused, unused, unused, unused, unused, None)
     journal.then(AnswerRequest(1, Done(7)))
     assert completer.flush() == []
     assert [one.answer for one in outbox.take() if hasattr(one, "answer")] == [Done(7)]

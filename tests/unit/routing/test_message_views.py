@@ -3,7 +3,7 @@
 from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
-from tidings.routing.hermes.machine import attributes_of
+from tidings.routing.hermes.type_filters import attributes_of
 from tidings.routing.message_views import SHORT_BYTES_MAX, batch_of
 
 

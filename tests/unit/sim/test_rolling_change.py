@@ -1,6 +1,7 @@
 """Rolling changes of the encoding: brokers restarted one by one with other parameters under load lose nothing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -18,7 +19,13 @@ from tidings.sim.brokers import Brokers
 from tidings.sim.faults import Crash, Reconfigure, Restart, inflict
 
 GRADED = InterestEncoding(Encoding(grade=GradedGrade()), vectors=False)
+EXACT = InterestEncoding(Encoding(grade=GradedGrade()), vectors=False, exact=True)
 CHANGES = {
+    "exact filters to vectors": (EXACT, InterestEncoding()),
+    "vectors to exact filters under a key": (
+        InterestEncoding(),
+        replace(EXACT, encoding=replace(EXACT.encoding, key=7)),
+    ),
     "graded to vectors": (GRADED, InterestEncoding()),
     "vectors to graded": (InterestEncoding(), GRADED),
     "hashes 7 to 5": (InterestEncoding(Encoding(hashes=7)), InterestEncoding(Encoding(hashes=5))),

@@ -16,6 +16,8 @@ from hardening.simulate.world import START_MS, World
 
 from tidings.delivery.store import MemoryStore, Record
 from tidings.errors import StoreError, UsageError
+from tidings.node.network.copy_numbers import CopyNumber, CopyNumbering
+from tidings.node.network.received_numbers import ReceivedNumbers, Recognition
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.routing.covering.machine import CoveringMachine
@@ -73,10 +75,33 @@ def test_checkers_notice_half_a_batch_on_a_full_disk(monkeypatch: pytest.MonkeyP
 
 
 def test_checkers_notice_what_arrives_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RelayDedup, "__contains__", lambda self, id: False)
+    monkeypatch.setattr(RelayDedup, "has_taken", lambda self, message_id, copy: False)
     found = failing(range(20), scheme="bdrp")
     assert any(text.startswith("once-only: ") for text in found)
     assert any(text.startswith("Repeat with: python -m hardening.simulate ") for text in found)
+
+
+@pytest.mark.parametrize(
+    ("recognition", "becomes"), [(Recognition.TAKEN, Recognition.NEW), (Recognition.NEW, Recognition.TAKEN)]
+)
+def test_checkers_notice_numbers_that_are_taken_for_others(
+    monkeypatch: pytest.MonkeyPatch, recognition: Recognition, becomes: Recognition
+) -> None:
+    judge = ReceivedNumbers.judge
+
+    def misjudge(self: ReceivedNumbers, copy: CopyNumber) -> Recognition:
+        judged = judge(self, copy)
+        return becomes if judged is recognition else judged
+
+    monkeypatch.setattr(ReceivedNumbers, "judge", misjudge)
+    found = failing(range(7, 9), world="brokers", scheme="bdrp")
+    assert any(text.startswith("once-only: " if becomes is Recognition.NEW else "delivered-set: ") for text in found)
+
+
+def test_checkers_notice_runs_that_number_their_copies_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = CopyNumbering.begin
+    monkeypatch.setattr(CopyNumbering, "begin", lambda self, epoch: begin(self, 1))
+    assert any(text.startswith("nothing-lost: ") for text in failing(range(20), world="brokers", scheme="bdrp"))
 
 
 def test_checkers_notice_what_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:

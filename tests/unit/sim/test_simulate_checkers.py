@@ -69,7 +69,7 @@ def test_more_than_a_consumer_has_credit_for(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_interests_that_are_never_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bdrp, "unsubscribe", lambda self, now, predicate: [])
-    assert "has other interests of" in first_failure((2, 3), PLAIN)
+    assert "knows other interests of" in first_failure((2, 3), PLAIN)
 
 
 def test_messages_that_are_sent_again_and_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:

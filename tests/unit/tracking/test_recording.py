@@ -3,7 +3,7 @@
 import random
 
 from tidings.kernel.codec import encode_message
-from tidings.kernel.forwarder import DirectSink, Forwarder
+from tidings.kernel.forwarder import PERHAPS_SENT, DirectSink, Forwarder
 from tidings.kernel.tracker import KINDS, Tracker
 from tidings.model.codec import encode_frame, encode_predicate
 from tidings.model.destination import Destination, DestinationPattern
@@ -28,6 +28,7 @@ class World:
         self.tracker = Tracker(
             broker=1,
             exact=True,
+            runs=False,
             bits=64,
             hashes=1,
             capacity=10**6,
@@ -98,7 +99,11 @@ class World:
             topic = self.rng.choice(TOPICS) if self.rng.random() < 0.1 else TOPICS[self.count // 50 % 3]
             self.sent.add(bytes(one))
             frames.append(
-                encode_frame(FrameType.PUBLISH, bytes(4) + encode_message(Message(Destination(topic), {}, id=one)))
+                encode_frame(
+                    FrameType.PUBLISH,
+                    bytes(4) + encode_message(Message(Destination(topic), {}, id=one)),
+                    flags=PERHAPS_SENT if broker == 2 else 0,  # it was sent there first
+                )
             )
         self.forwarder.feed_bytes(self.rng.choice(self.writers), b"".join(frames), START_MS)
         self.forwarder.events()

@@ -13,31 +13,58 @@
 
 namespace tidings {
 
+// For which subscriptions of a type an event travels (event_trees.hpp).
+struct EventFlags {
+    bool by_type = true, by_filter = true;
+    bool rising = false;  // towards the rendezvous node, as the sender sees it
+};
+
 struct ForwardHeader {
-    enum Flags : uint8_t { Broadcast = 1, BitSet = 2, Tagged = 4 };
-    static constexpr size_t routers_max = 1 << 16;
+    enum Flags : uint8_t {
+        Broadcast = 1,
+        BitSet = 2,
+        Tagged = 4,
+        Repeated = 8,
+        Event = 16,
+        ByType = 32,
+        ByFilter = 64,
+        Rising = 128
+    };
+    static constexpr size_t routers_max = 1 << 16, name_bytes_max = 1024;
 
     uint8_t hops = 0;  // how many more links it may cross
     bool broadcast = false;
     bool tagged = false;  // an acknowledgement is wanted, by this tag
     uint64_t tag = 0;
-    uint32_t origin = 0;            // of a broadcast
+    bool repeated = false;          // tagged: the publisher may have sent it before
+    uint32_t origin = 0;            // of a broadcast; tagged: the router that numbered it
+    uint64_t epoch = 0;             // tagged: of the origin
     std::vector<uint32_t> routers;  // ascending, each once
+    std::vector<uint64_t> numbers;  // tagged: that the origin gave it for each of the routers
+    std::string event_type;         // in whose tree an event travels; empty: it is none
+    EventFlags event;
 
     void decode(std::string_view header) {
         Reader reader(header);
         hops = reader.u8();
         const uint8_t flags = reader.u8();
-        if (flags > 7 || (flags & (Broadcast | BitSet)) == (Broadcast | BitSet))
-            refuse("E_FORWARD_FLAGS", "flags that mean nothing", 1);
+        event_type.clear();
+        if (flags & Event) return read_event(reader, flags);
+        if (flags > 15 || (flags & Broadcast && flags != Broadcast) || (flags & Repeated && !(flags & Tagged)))
+            refuse("E_FORWARD_FLAGS", "unknown flags, or flags that exclude each other", 1);
         broadcast = flags & Broadcast;
         tagged = flags & Tagged;
+        repeated = flags & Repeated;
         tag = tagged ? reader.varint() : 0;
-        origin = 0;
+        origin = tagged || broadcast ? router(reader, 0) : 0;
+        epoch = tagged ? reader.u64() : 0;
         routers.clear();
-        if (broadcast) origin = router(reader, 0);
-        else if (flags & BitSet) read_bits(reader);
+        numbers.clear();
+        if (broadcast) {
+        } else if (flags & BitSet) read_bits(reader);
         else read_list(reader);
+        if (tagged)
+            for (size_t i = 0; i < routers.size(); ++i) numbers.push_back(reader.varint());
         if (!reader.done()) refuse("E_CODEC_TRAILING", "bytes after the destinations", reader.position());
     }
 
@@ -46,18 +73,49 @@ struct ForwardHeader {
         const size_t start = out.size();
         Writer writer(out);
         writer.fixed<uint32_t>(0);
-        const bool bits = !broadcast && bits_size() < list_size();
         writer.u8(hops);
-        writer.u8(static_cast<uint8_t>((broadcast ? Broadcast : 0) | (bits ? BitSet : 0) | (tagged ? Tagged : 0)));
-        if (tagged) writer.varint(tag);
-        if (broadcast) writer.varint(origin);
-        else if (bits) write_bits(writer);
-        else write_list(writer);
+        if (event_type.empty()) write_destinations(writer);
+        else write_event(writer);
         const auto size = static_cast<uint32_t>(out.size() - start - 4);
         std::memcpy(out.data() + start, &size, 4);
     }
 
 private:
+    void write_destinations(Writer& writer) const {
+        const bool bits = !broadcast && bits_size() < list_size();
+        writer.u8(static_cast<uint8_t>((broadcast ? Broadcast : 0) | (bits ? BitSet : 0) | (tagged ? Tagged : 0) |
+                                       (tagged && repeated ? Repeated : 0)));
+        if (tagged) writer.varint(tag);
+        if (tagged || broadcast) writer.varint(origin);
+        if (tagged) writer.fixed<uint64_t>(epoch);
+        if (bits) write_bits(writer);
+        else if (!broadcast) write_list(writer);
+        if (tagged)
+            for (const uint64_t number : numbers) writer.varint(number);
+    }
+
+    void write_event(Writer& writer) const {
+        writer.u8(static_cast<uint8_t>(Event | (event.by_type ? ByType : 0) | (event.by_filter ? ByFilter : 0) |
+                                       (event.rising ? Rising : 0)));
+        writer.varint(event_type.size());
+        writer.bytes(event_type);
+    }
+
+    void read_event(Reader& reader, uint8_t flags) {
+        if (flags & ~(Event | ByType | ByFilter | Rising))
+            refuse("E_FORWARD_FLAGS", "unknown flags, or flags that exclude each other", 1);
+        broadcast = tagged = repeated = false;
+        tag = epoch = 0;
+        origin = 0;
+        routers.clear();
+        numbers.clear();
+        event = {bool(flags & ByType), bool(flags & ByFilter), bool(flags & Rising)};
+        const size_t at = reader.position(), size = reader.length();
+        if (size == 0 || size > name_bytes_max) refuse("E_FORWARD_TYPE", "names of types have 1 to 1024 bytes", at);
+        event_type = reader.bytes(size);
+        if (!reader.done()) refuse("E_CODEC_TRAILING", "bytes after the name of the type", reader.position());
+    }
+
     static uint32_t router(Reader& reader, uint64_t base) {
         const size_t at = reader.position();
         const uint64_t number = reader.varint();

@@ -1,6 +1,7 @@
 // Programs of docs/wire.md: a selector in postfix form. Everything that can be wrong is found at load: unknown codes,
 // bad operands, a stack that runs empty, runs over or ends with other than one value. Evaluation then has nothing left
-// to check and nothing to allocate: 64 slots on the C++ stack, one pass over the instructions.
+// to check and nothing to allocate: 64 slots on the C++ stack, one pass over the instructions. Stores keep programs, so
+// a code never changes its meaning: Div drops the fraction of ints, as `/` did in version 1 of the language of selectors.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -35,7 +36,9 @@ enum class Code : uint8_t {
     IsNull,
     Not,
     And,
-    Or
+    Or,
+    Quot,
+    Rem
 };
 
 enum class Truth : uint8_t { False, True, Unknown };
@@ -85,7 +88,12 @@ inline Slot arithmetic(Code code, const Slot& a, const Slot& b) {
             case Code::Add: return from_wide(x + y);
             case Code::Sub: return from_wide(x - y);
             case Code::Mul: return from_wide(x * y);
-            default: return y == 0 ? Slot() : from_wide(x / y);
+            case Code::Div: return y == 0 ? Slot() : from_wide(x / y);
+            case Code::Rem: return y == 0 ? Slot() : from_wide(x % y);
+            default:
+                if (y == 0) return {};
+                if (x % y == 0) return from_wide(x / y);
+                break;  // a fraction
         }
     }
     const double x = as_double(a.value), y = as_double(b.value);
@@ -93,6 +101,7 @@ inline Slot arithmetic(Code code, const Slot& a, const Slot& b) {
         case Code::Add: return from_double(x + y);
         case Code::Sub: return from_double(x - y);
         case Code::Mul: return from_double(x * y);
+        case Code::Rem: return from_double(std::fmod(x, y));
         default: return from_double(x / y);
     }
 }
@@ -203,7 +212,7 @@ private:
     static Instruction read_instruction(Reader& reader) {
         const size_t start = reader.position();
         const uint8_t code = reader.u8();
-        if (code < static_cast<uint8_t>(Code::Const) || code > static_cast<uint8_t>(Code::Or))
+        if (code < static_cast<uint8_t>(Code::Const) || code > static_cast<uint8_t>(Code::Rem))
             refuse("E_CODEC_PROGRAM", "unknown code", start);
         Instruction one{};
         one.code = static_cast<Code>(code);
@@ -256,7 +265,7 @@ private:
         using namespace detail;
         if (code == Code::And) return conjunction(a.truth(), b.truth());
         if (code == Code::Or) return negation(conjunction(negation(a.truth()), negation(b.truth())));
-        return code <= Code::Div ? arithmetic(code, a, b) : comparison(code, a, b, budget);
+        return code <= Code::Div || code >= Code::Quot ? arithmetic(code, a, b) : comparison(code, a, b, budget);
     }
 
     static Slot member(const std::vector<Value>& list, const Slot& a, Budget& budget) {

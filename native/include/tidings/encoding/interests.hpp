@@ -1,11 +1,13 @@
-// The routers that want a message: PREDICATES of B-DRP, rows of either form behind one interface.
+// The routers that want a message: PREDICATES of B-DRP, rows of either form, and exact filters, behind one interface.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "tidings/encoding/element_matrix.hpp"
 #include "tidings/encoding/encoding.hpp"
+#include "tidings/encoding/filter_rows.hpp"
 #include "tidings/encoding/matrix.hpp"
 
 namespace tidings {
@@ -15,30 +17,62 @@ public:
     // Rows are vectors of `bits` bits, or with `vectors` false sets of elements.
     Interests(bool vectors, uint32_t bits, uint32_t hashes, uint64_t key, Grade grade, uint64_t seed)
         : encoder_(bits, hashes, key, grade),
-          elements_(seed) {
+          elements_(seed),
+          filters_(std::make_unique<FilterRows>(seed)) {
         if (vectors) matrix_ = std::make_unique<EncodedMatrix>(bits, seed);
     }
 
+    // Throws if these bytes are no row.
+    void check(std::string_view row) {
+        if (FilterRows::is_filter(row)) FilterRows::check(row);
+        else load(row);
+    }
+
     void add(uint32_t router, std::string_view row) {
+        if (FilterRows::is_filter(row)) {
+            filters_->add(router, row);
+            return;
+        }
         load(row);
         if (matrix_) matrix_->add(router, row_.data(), 1);
         else elements_.add(router, row_.data(), row_.size());
     }
 
     void remove(uint32_t router, std::string_view row) {
+        if (FilterRows::is_filter(row)) {
+            filters_->remove(router, row);
+            return;
+        }
         load(row);
         if (matrix_) matrix_->remove(router, row_.data(), 1);
         else elements_.remove(router, row_.data(), row_.size());
     }
 
-    void forget(uint32_t router) { matrix_ ? matrix_->drop(router) : elements_.drop(router); }
+    void forget(uint32_t router) {
+        matrix_ ? matrix_->drop(router) : elements_.drop(router);
+        filters_->drop(router);
+    }
 
-    size_t router_count() const { return matrix_ ? matrix_->router_count() : elements_.router_count(); }
+    size_t filter_count() const { return filters_->size(); }
+    // The derived attributes that messages must be decoded with.
+    uint8_t derived() const { return filters_->derived(); }
 
     // The routers of one message, ascending, each once.
     void match(const MessageView& message, std::vector<uint32_t>& out) {
         out.clear();
-        if (router_count() == 0) return;
+        if (encoded_count()) match_encoded(message, out);
+        if (filters_->empty()) return;
+        const size_t encoded = out.size();
+        filters_->match(message, out);
+        if (encoded == 0) return;
+        std::inplace_merge(out.begin(), out.begin() + static_cast<ptrdiff_t>(encoded), out.end());
+        out.erase(std::unique(out.begin(), out.end()), out.end());
+    }
+
+private:
+    size_t encoded_count() const { return matrix_ ? matrix_->router_count() : elements_.router_count(); }
+
+    void match_encoded(const MessageView& message, std::vector<uint32_t>& out) {
         if (matrix_) {
             carried_.assign(encoder_.words(), 0);
             encoder_.vector(message, carried_.data());
@@ -53,7 +87,6 @@ public:
         }
     }
 
-private:
     void load(std::string_view row) {
         if (row.size() % 8 || (matrix_ && row.size() != size_t{encoder_.words()} * 8))
             throw UsageError{"E_INTEREST_ROW", "a row of " + std::to_string(row.size()) +
@@ -66,6 +99,7 @@ private:
 
     Encoder encoder_;
     ElementMatrix elements_;
+    std::unique_ptr<FilterRows> filters_;  // large, and does not move
     std::unique_ptr<EncodedMatrix> matrix_;
     std::vector<uint64_t> row_, carried_;
     ElementMatrix::Scratch scratch_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tidings/codec/codec.hpp"
+#include "tidings/forwarding/event_form.hpp"
 #include "tidings/forwarding/output.hpp"
 #include "tidings/forwarding/read_ahead.hpp"
 #include "tidings/stomp/send.hpp"
@@ -56,8 +57,9 @@ struct alignas(64) Connection {
     std::unordered_map<uint32_t, uint32_t> direct;  // subscription number -> sink
     std::vector<uint32_t> backlogged;               // sinks of this connection that have a backlog
     std::unordered_set<std::string> allowed;
-    std::string last_allowed;           // most publishers send to one destination
-    std::unique_ptr<StompState> stomp;  // if it speaks STOMP
+    std::string last_allowed;            // most publishers send to one destination
+    std::unique_ptr<StompState> stomp;   // if it speaks STOMP
+    std::unique_ptr<EventForms> events;  // of the types that it advertises, if any
 
     bool reading() const { return open && !broken && !waiting && !held && !choked && pushed_back == 0; }
     // The answer to PublishCheck: from now on messages to this destination, "topic:" or "queue:" and its name, pass.
@@ -84,6 +86,16 @@ struct alignas(64) Connection {
         if (skew_ms_max < 0 || std::abs(now_ms - id_time_ms(message.id)) <= skew_ms_max) return false;
         skew_ms_max = -1;
         return true;
+    }
+
+    // Events to this topic that fit this form are forwarded at once; until `withdraw_event`.
+    void advertise_event(std::string topic, EventForm form) {
+        if (!events) events = std::make_unique<EventForms>();
+        events->set(std::move(topic), std::move(form));
+    }
+
+    void withdraw_event(std::string_view topic) {
+        if (events) events->drop(topic);
     }
 
     void note_receipt(uint32_t receipt) {

@@ -120,6 +120,10 @@ struct Relayed {
     uint8_t hops;
     uint64_t tag;
     std::vector<uint32_t> routers;
+    std::vector<uint64_t> numbers;
+    uint32_t origin;
+    uint64_t epoch;
+    bool repeated;
     int64_t expires_ms;
     std::string message;
 };

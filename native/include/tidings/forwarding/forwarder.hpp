@@ -7,8 +7,7 @@
 //
 // The forwarder uses no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of
 // a connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early,
-// what follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events
-// among others.
+// what follows on the same connection. Acknowledgements and credit change nothing of that: they are plain events.
 //
 // Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When
 // that is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the
@@ -121,16 +120,12 @@ public:
         return flags(connection);
     }
 
-    // The message that PublishCheck was about is refused: skip its frame.
+    // The message that PublishCheck was about is refused.
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
-        if (connection.stomp) {
-            const size_t bytes = stomp_.first(tail, *connection.stomp, connection.frame_bytes_max);
-            if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
-            return cut_tail(connection, bytes);
-        }
-        const size_t bytes = first_frame_bytes(tail);
+        const size_t bytes = connection.stomp ? stomp_.first(tail, *connection.stomp, connection.frame_bytes_max)
+                                              : first_frame_bytes(tail);
         if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
         cut_tail(connection, bytes);
     }
@@ -209,6 +204,7 @@ public:
     void enter(std::string_view message, int64_t now_ms, uint32_t publisher) {
         decode_one(message);
         if (expired(single_[0].message, now_ms)) return;
+        if (single_[0].message.typed()) return network().enter_event(single_[0].message, publisher, now_ms);
         network().enter(single_[0].message, network().destinations(single_[0].message), publisher, now_ms);
     }
 
@@ -232,7 +228,8 @@ private:
     // ---- parsing
 
     MessageBatch::Options decoding(size_t bytes_max, bool stops) const {
-        return {matcher_.derived(), bytes_max, stops, network_ || matcher_.reads_texts()};
+        const uint8_t derived = matcher_.derived() | (network_ ? network_->derived() : uint8_t{0});
+        return {derived, bytes_max, stops, network_ || matcher_.reads_texts()};
     }
 
     void keep(uint32_t number, Connection& connection, std::string_view rest) {
@@ -373,13 +370,17 @@ private:
                                          bool(message.flags & MessageView::Queue), std::string(message.destination)});
             return false;
         }
-        ++out_.stats.received;
-        if (!(entry.frame_flags & perhaps_sent_flag) && connection.finds_drift(message, now_ms))
+        const bool again = entry.frame_flags & perhaps_sent_flag;
+        if (!again && DeliveryRecorder::names_another_broker(out_.tracker(), message.id)) [[unlikely]] {
+            fail(number, connection, DeliveryRecorder::another_broker());
+            return true;
+        }
+        if (!again && connection.finds_drift(message, now_ms))
             out_.events.add(ClockDrift{number, id_time_ms(message.id)});
-        // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python
-        // refuses.
+        ++out_.stats.received;
+        // A session that is in no transaction, perhaps no longer after a reconnection, is refused by Python.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
-            message.typed()) {
+            (message.typed() && !passes_event(connection, entry))) {
             out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
             ++out_.stats.expired;
@@ -391,6 +392,13 @@ private:
         return true;
     }
 
+    // An event that fits its type and takes the path of plain messages. Others are Python's: refused, stored or known.
+    bool passes_event(const Connection& connection, const Entry& entry) const {
+        if (!connection.events || (entry.frame_flags & perhaps_sent_flag)) return false;
+        if (network_ && ((entry.message.flags & MessageView::Persistent) || network_->hands_up())) return false;
+        return connection.events->fits(entry.message);
+    }
+
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const Publication publication{number, 1u + (entry.frame_flags & perhaps_sent_flag), expiration(entry.message),
                                       entry.payload};
@@ -398,7 +406,10 @@ private:
         deliver(entry, publication, now_ms);
         out_.stats.count_grade(matched_.size());
         bool elsewhere = false;  // whether another broker's subscribers want it
-        if (network_ && !(entry.message.flags & MessageView::Queue)) {
+        if (network_ && entry.message.typed()) {
+            network_->enter_event(entry.message, number, now_ms);
+            elsewhere = true;
+        } else if (network_ && !(entry.message.flags & MessageView::Queue)) {
             const bool persistent = entry.message.flags & MessageView::Persistent;
             if (network_->hands_up() && !persistent) return hand_up<PublishedToScheme>(number, entry);
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
@@ -445,11 +456,14 @@ private:
         if (out_.tracker()) out_.tracker()->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
-            out_.events.add(Relayed{number, header_.hops, header_.tag, header_.routers, expiration(entry.message),
+            out_.events.add(Relayed{number, header_.hops, header_.tag, header_.routers, header_.numbers, header_.origin,
+                                    header_.epoch, header_.repeated, expiration(entry.message),
                                     std::string(entry.payload)});
         } else if (expired(entry.message, now_ms)) {
             ++network_->stats.expired;
-        } else if (network_->arrive(connection.neighbour, header_, entry.message, now_ms)) {
+        } else if (header_.event_type.empty()
+                       ? network_->arrive(connection.neighbour, header_, entry.message, now_ms)
+                       : network_->arrive_event(connection.neighbour, header_, entry.message, now_ms)) {
             arrive_here(number, entry, now_ms);
         }
     }

@@ -18,6 +18,7 @@
 
 #include "tidings/codec/forward_frame.hpp"
 #include "tidings/encoding/interests.hpp"
+#include "tidings/forwarding/event_trees.hpp"
 #include "tidings/forwarding/output_queues.hpp"
 #include "tidings/tracking/recent_ids.hpp"
 
@@ -104,17 +105,38 @@ public:
         }
     }
 
-    // One copy of a persistent message to a neighbour that must acknowledge it. False: no link, or no room in it.
-    bool relay(uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag,
-               std::string_view message, int64_t now_ms) {
+    // An event of a type enters here: it goes by the tree of the type, and is known again if it comes back.
+    void enter_event(const MessageView& event, uint32_t publisher, int64_t now_ms) {
+        recent_.add(bytes_of(event.id));
+        const Source source{options_.router, static_cast<uint8_t>(options_.hops_max - 1)};
+        pass_event(event, EventTrees::type_of(event.destination), {}, source, 0, publisher, now_ms);
+    }
+
+    // One from a neighbour. True: it is to be delivered here, for it did not come by another tree before.
+    bool arrive_event(uint32_t neighbour, const ForwardHeader& header, const MessageView& event, int64_t now_ms) {
+        ++stats.arrived;
+        const bool fresh = !recent_.contains(bytes_of(event.id));
+        if (fresh) recent_.add(bytes_of(event.id));
+        if (header.hops == 0) {
+            ++stats.no_hops;
+        } else {
+            const Source source{0, static_cast<uint8_t>(header.hops - 1)};
+            pass_event(event, header.event_type, header.event, source, neighbour, OutputQueues::nobody, now_ms);
+        }
+        return fresh;
+    }
+
+    // What attributes of messages the tables need that are not in their bytes.
+    uint8_t derived() const { return interests.derived() | event_trees.derived(); }
+
+    // One copy of a persistent message, with a tag and numbers, to a neighbour that must acknowledge it. False: no link,
+    // or no room in it.
+    bool relay(uint32_t neighbour, const ForwardHeader& header, std::string_view message, int64_t now_ms) {
+        if (header.numbers.size() != header.routers.size())
+            throw UsageError{"E_RELAY", "as many numbers as routers are needed"};
         const auto found = links_.find(neighbour);
         if (found == links_.end() || out_.sink_at(found->second).full()) return false;
-        header_.hops = hops;
-        header_.broadcast = false;
-        header_.tagged = true;
-        header_.tag = tag;
-        header_.routers = routers;
-        send(neighbour, message, OutputQueues::nobody, now_ms);
+        send(neighbour, header, message, OutputQueues::nobody, now_ms);
         return true;
     }
 
@@ -137,6 +159,7 @@ public:
     bool hands_up() const { return options_.hands_up; }
 
     Interests interests;
+    EventTrees event_trees;
     NetworkStats stats;
 
 private:
@@ -171,6 +194,7 @@ private:
 
     void broadcast_header(const Source& source) {
         header_.hops = source.hops;
+        header_.event_type.clear();
         header_.broadcast = true;
         header_.tagged = false;
         header_.origin = source.origin;
@@ -181,14 +205,15 @@ private:
                 uint32_t except, uint32_t publisher, int64_t now_ms) {
         broadcast_header(source);
         for (const uint32_t neighbour : neighbours)
-            if (neighbour != except && links_.contains(neighbour)) send(neighbour, message.bytes, publisher, now_ms);
+            if (neighbour != except && links_.contains(neighbour))
+                send(neighbour, header_, message.bytes, publisher, now_ms);
     }
 
     void spread_everywhere(const MessageView& message, const Source& source, uint32_t except, uint32_t publisher,
                            int64_t now_ms) {
         broadcast_header(source);
         for (const auto& [neighbour, sink] : links_)
-            if (neighbour != except) send(neighbour, message.bytes, publisher, now_ms);
+            if (neighbour != except) send(neighbour, header_, message.bytes, publisher, now_ms);
     }
 
     // Dynamic receiver partitioning: one copy for each next hop, with the destinations that lie behind it.
@@ -205,18 +230,37 @@ private:
         }
         std::sort(parts_.begin(), parts_.end());
         header_.hops = hops;
+        header_.event_type.clear();
         header_.broadcast = header_.tagged = false;
         for (size_t i = 0; i < parts_.size();) {
             const uint32_t neighbour = parts_[i].first;
             header_.routers.clear();
             for (; i < parts_.size() && parts_[i].first == neighbour; ++i) header_.routers.push_back(parts_[i].second);
-            send(neighbour, message.bytes, publisher, now_ms);
+            send(neighbour, header_, message.bytes, publisher, now_ms);
         }
     }
 
-    void send(uint32_t neighbour, std::string_view message, uint32_t publisher, int64_t now_ms) {
+    void pass_event(const MessageView& event, std::string_view type, const EventFlags& flags, const Source& source,
+                    uint32_t neighbour, uint32_t publisher, int64_t now_ms) {
+        const auto pass = [&](std::string_view tree, const std::vector<EventTrees::Copy>& copies) {
+            header_.hops = tree == type ? source.hops : static_cast<uint8_t>(options_.hops_max - 1);
+            header_.event_type = tree;
+            for (const EventTrees::Copy& copy : copies) {
+                if (!links_.contains(copy.neighbour)) {
+                    ++stats.no_route;
+                    continue;
+                }
+                header_.event = copy.flags;
+                send(copy.neighbour, header_, event.bytes, publisher, now_ms);
+            }
+        };
+        stats.no_route += !event_trees.route(event, type, flags, neighbour, pass);
+    }
+
+    void send(uint32_t neighbour, const ForwardHeader& header, std::string_view message, uint32_t publisher,
+              int64_t now_ms) {
         head_.clear();
-        header_.encode(head_);
+        header.encode(head_);
         ++stats.copies;
         if (out_.tracker() && out_.tracker()->forwards()) out_.tracker()->forwarded(id_of(message), neighbour, now_ms);
         stats.copy_bytes += frame_header_bytes + head_.size() + message.size();

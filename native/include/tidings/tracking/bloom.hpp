@@ -22,7 +22,7 @@ namespace tidings {
 class Bloom {
 public:
     static constexpr uint64_t id_bytes = 16;
-    static constexpr uint64_t header_bytes = 24;
+    static constexpr uint64_t header_bytes = 24, seed_bytes = 8;
     static constexpr uint64_t bits_max = 1ull << 36;
     static constexpr uint32_t hashes_max = 64;
 
@@ -32,7 +32,7 @@ public:
     struct Walk {
         uint64_t h, step, growth;
         Walk() = default;
-        explicit Walk(const uint8_t* id) : h(hash64(id, id_bytes, 0)), step(mix64(h)), growth(mix64(step)) {}
+        Walk(const uint8_t* id, uint64_t seed) : h(hash64(id, id_bytes, seed)), step(mix64(h)), growth(mix64(step)) {}
         uint64_t next(uint64_t m) {
             const auto product = static_cast<unsigned __int128>(h) * m;
             advance();
@@ -44,7 +44,8 @@ public:
         }
     };
 
-    Bloom(uint64_t bits, uint32_t hashes) : m_(bits), k_(hashes) {
+    // Filters of different seeds err independently of each other.
+    Bloom(uint64_t bits, uint32_t hashes, uint64_t seed = 0) : m_(bits), k_(hashes), seed_(seed) {
         if (bits == 0 || bits % 64 || bits > bits_max)
             throw UsageError{"E_BLOOM_SIZE", "m is not a multiple of 64 from 64 to 2^36"};
         if (hashes == 0 || hashes > hashes_max) throw UsageError{"E_BLOOM_HASHES", "k is not from 1 to 64"};
@@ -53,6 +54,7 @@ public:
 
     uint64_t bits() const { return m_; }
     uint32_t hashes() const { return k_; }
+    uint64_t seed() const { return seed_; }
     uint64_t count() const { return added_; }
     uint64_t memory_bytes() const { return sizeof *this + words_.capacity() * 8; }
 
@@ -61,7 +63,7 @@ public:
             const size_t size = std::min(group_size, n - start);
             Walk walks[group_size];
             for (size_t i = 0; i < size; ++i) {
-                walks[i] = Walk(ids + (start + i) * id_bytes);
+                walks[i] = Walk(ids + (start + i) * id_bytes, seed_);
                 if (large()) prefetch(walks[i], k_);
             }
             for (size_t i = 0; i < size; ++i) {
@@ -100,7 +102,7 @@ public:
             const size_t size = std::min(group_size, n - start);
             Walk walks[group_size];
             for (size_t i = 0; i < size; ++i) {
-                walks[i] = Walk(ids + (start + i) * id_bytes);
+                walks[i] = Walk(ids + (start + i) * id_bytes, seed_);
                 if (large()) prefetch(walks[i], first);
             }
             for (size_t i = 0; i < size; ++i) {
@@ -117,6 +119,7 @@ public:
             throw UsageError{"E_BLOOM_MISMATCH", "filters of (m, k) = (" + std::to_string(m_) + ", " +
                                                      std::to_string(k_) + ") and (" + std::to_string(other.m_) + ", " +
                                                      std::to_string(other.k_) + ") have no union"};
+        if (other.seed_ != seed_) throw UsageError{"E_BLOOM_MISMATCH", "filters of different seeds have no union"};
         for (size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
         added_ = saturating_add(added_, other.added_);
     }
@@ -127,17 +130,17 @@ public:
         return static_cast<double>(ones) / static_cast<double>(m_);
     }
 
-    uint64_t serialised_bytes() const { return header_bytes + words_.size() * 8; }
+    uint64_t serialised_bytes() const { return header_size() + words_.size() * 8; }
 
     void serialise(uint8_t* out) const {
         serialise_header(out);
-        std::memcpy(out + header_bytes, words_.data(), words_.size() * 8);
+        std::memcpy(out + header_size(), words_.data(), words_.size() * 8);
     }
 
     std::string to_string() const {
         std::string out;
         out.reserve(serialised_bytes());
-        out.append(header_bytes, '\0');
+        out.append(header_size(), '\0');
         serialise_header(reinterpret_cast<uint8_t*>(out.data()));
         return out.append(reinterpret_cast<const char*>(words_.data()), words_.size() * 8);
     }
@@ -146,20 +149,25 @@ public:
     static Bloom parse(std::string_view data) {
         if (data.size() < header_bytes)
             throw CodecError{"E_BLOOM_SHORT", "a Bloom filter has a header of 24 bytes", data.size()};
-        if (data.substr(0, 4) != "TBF2") throw CodecError{"E_BLOOM_MAGIC", "not a Bloom filter", 0};
+        const bool seeded = data.substr(0, 4) == "TBF3";
+        if (!seeded && data.substr(0, 4) != "TBF2") throw CodecError{"E_BLOOM_MAGIC", "not a Bloom filter", 0};
+        if (seeded && data.size() < header_bytes + seed_bytes)
+            throw CodecError{"E_BLOOM_SHORT", "a Bloom filter with a seed has a header of 32 bytes", data.size()};
         uint32_t hashes;
-        uint64_t bits, count;
+        uint64_t bits, count, seed = 0;
         std::memcpy(&hashes, data.data() + 4, 4);
         std::memcpy(&bits, data.data() + 8, 8);
         std::memcpy(&count, data.data() + 16, 8);
+        if (seeded) std::memcpy(&seed, data.data() + header_bytes, seed_bytes);
+        if (seeded && seed == 0) throw CodecError{"E_BLOOM_SEED", "a filter with the seed 0 is written without it", 24};
         if (hashes == 0 || hashes > hashes_max) throw CodecError{"E_BLOOM_HASHES", "k is not from 1 to 64", 4};
         if (bits == 0 || bits % 64 || bits > bits_max)
             throw CodecError{"E_BLOOM_SIZE", "m is not a multiple of 64 from 64 to 2^36", 8};
-        const uint64_t expected = header_bytes + bits / 8;
+        const uint64_t header = header_bytes + (seeded ? seed_bytes : 0), expected = header + bits / 8;
         if (data.size() < expected) throw CodecError{"E_BLOOM_SHORT", "fewer bits than the header says", data.size()};
         if (data.size() > expected) throw CodecError{"E_BLOOM_LONG", "bytes after the last bit", expected};
-        Bloom filter(bits, hashes);
-        std::memcpy(filter.words_.data(), data.data() + header_bytes, bits / 8);
+        Bloom filter(bits, hashes, seed);
+        std::memcpy(filter.words_.data(), data.data() + header, bits / 8);
         filter.added_ = count;
         return filter;
     }
@@ -174,11 +182,14 @@ private:
     static void set_bit(uint64_t* data, uint32_t p) { data[p >> 6] |= 1ull << (p & 63); }
 
     void serialise_header(uint8_t* out) const {
-        std::memcpy(out, "TBF2", 4);
+        std::memcpy(out, seed_ ? "TBF3" : "TBF2", 4);
         std::memcpy(out + 4, &k_, 4);
         std::memcpy(out + 8, &m_, 8);
         std::memcpy(out + 16, &added_, 8);
+        if (seed_) std::memcpy(out + header_bytes, &seed_, seed_bytes);
     }
+
+    uint64_t header_size() const { return header_bytes + (seed_ ? seed_bytes : 0); }
 
     bool large() const { return words_.size() > large_words; }
 
@@ -202,6 +213,7 @@ private:
 
     uint64_t m_;
     uint32_t k_;
+    uint64_t seed_;
     uint64_t added_ = 0;
     std::vector<uint64_t> words_;
 };

@@ -22,6 +22,17 @@ public:
     }
     Tracker* tracker() const { return tracker_; }
 
+    // Only messages that are sent again may: their publisher was connected there. Otherwise ids could hide them.
+    static bool names_another_broker(const Tracker* tracker, const uint8_t* id) {
+        if (!tracker) return false;
+        const uint32_t broker = Tracker::broker_in(id);
+        return broker != tracker->broker() && broker != Tracker::unknown_origin;
+    }
+    static CodecError another_broker() {
+        return {"E_MESSAGE_ORIGIN",
+                "the message's id names another broker; use the broker and publisher of the WELCOME", 0};
+    }
+
     // Sinks, or the subscribers behind them, are no longer what they were.
     void forget() { known_ = false; }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tidings/tracking/id_arena.hpp"
+#include "tidings/tracking/run_list.hpp"
 
 namespace tidings {
 
@@ -26,6 +27,7 @@ struct VolumeShape {
     int64_t wanted_ms;       // for how long one should be filled: 2·T_s + T_j
     uint64_t young_max;      // the number of ids kept as they are before they become a filter
     bool exact;              // … for ever
+    bool runs;               // … as runs
 };
 
 struct FilterVolume {
@@ -45,6 +47,8 @@ struct FilterVolume {
     std::set<int64_t> singles;
     std::unique_ptr<Bloom> filter;
     std::string ids;
+    RunList runs;
+    uint64_t seed = 0;  // of its filter
     uint64_t turn = 0;  // in which flush it was filled last
 
     bool dirty() const { return count > stored_count; }
@@ -63,6 +67,9 @@ struct FilterVolume {
     bool contains(const uint8_t* id) const {
         uint8_t held = 0;
         if (filter) filter->contains(id, 1, &held);
+        RunList::Id one;
+        std::memcpy(one.data(), id, sizeof one);
+        if (runs.scan(one)) return true;
         for (size_t i = 0; i < ids.size() && !held; i += IdArena::id_bytes)
             held = std::memcmp(&ids[i], id, IdArena::id_bytes) == 0;
         return held != 0;
@@ -77,6 +84,8 @@ struct FilterVolume {
         copy->doublings = doublings;
         copy->count = count, copy->stored_count = stored_count;
         copy->first_ms = first_ms, copy->last_ms = last_ms, copy->opened_ms = opened_ms, copy->dirty_ms = dirty_ms;
+        copy->seed = seed;
+        copy->runs = runs;
         copy->singles = singles;
         if (filter) copy->filter = std::make_unique<Bloom>(*filter);
         copy->ids = ids;
@@ -90,6 +99,11 @@ struct FilterVolume {
         if (count == 0) opened_ms = times.began_ms;
         const Slots taken = offered.head(std::min<uint64_t>(offered.count, (shape.capacity << doublings) - count));
         count += taken.count;
+        if (shape.runs) {
+            for (uint32_t i = 0; i < taken.count; ++i) runs.add(arena.ids[taken[i]]);
+            stretch(arena, taken, times.now_ms);
+            return taken.count;
+        }
         if (!filter && !shape.exact && (count > shape.young_max || busy)) grow_up(shape);
         if (filter) arena.set(*filter, taken, shape.doublings_max - doublings);
         else
@@ -104,6 +118,7 @@ struct FilterVolume {
         busy = full(shape);
         const uint32_t before = std::exchange(doublings, next_doublings(shape, now_ms));
         ids.clear();
+        runs.clear();
         if (busy && filter && doublings == before) filter->clear();
         else filter.reset();
         singles.clear();
@@ -111,7 +126,9 @@ struct FilterVolume {
         count = stored_count = 0;
     }
 
-    size_t memory_bytes() const { return sizeof *this + ids.capacity() + (filter ? filter->memory_bytes() : 0); }
+    size_t memory_bytes() const {
+        return sizeof *this + ids.capacity() + runs.memory_bytes() + (filter ? filter->memory_bytes() : 0);
+    }
 
 private:
     // Filters that are filled faster than a message's time is known lie upon each other, and each of them may err: the
@@ -128,7 +145,7 @@ private:
 
     // Its ids take as much room as a filter would: now it is one.
     void grow_up(const VolumeShape& shape) {
-        filter = std::make_unique<Bloom>(shape.bits << doublings, shape.hashes);
+        filter = std::make_unique<Bloom>(shape.bits << doublings, shape.hashes, seed);
         filter->add(reinterpret_cast<const uint8_t*>(ids.data()), ids.size() / IdArena::id_bytes);
         ids = {};
     }

@@ -86,9 +86,10 @@ public:
             ->oldest;
     }
 
-    // Of the chunk that begins here.
-    void find_positions(uint32_t first) {
+    // Of the chunk that begins here, in filters with this seed.
+    void find_positions(uint32_t first, uint64_t seed) {
         begin_ = first;
+        seed_ = seed;
         if (bits_ == 0) return;
         if (!std::has_single_bit(bits_)) return find_each();
 #if defined(TIDINGS_X86)
@@ -143,7 +144,7 @@ private:
         const int shift = 32 - std::countr_zero(bits_);
         const uint32_t size = std::min(chunk, used - begin_), hashes = hashes_;
         alignas(64) std::array<uint64_t, chunk> h, step, growth;
-        for (uint32_t i = 0; i < size; ++i) h[i] = hash64(bytes(begin_ + i), id_bytes, 0);
+        for (uint32_t i = 0; i < size; ++i) h[i] = hash64(bytes(begin_ + i), id_bytes, seed_);
         std::fill(h.begin() + size, h.end(), 0);
         for (uint32_t first = 0; first < size; first += lanes) {
             Words mixed;
@@ -195,7 +196,7 @@ private:
 
     void find_each() {
         for (uint32_t slot = begin_, end = std::min(begin_ + chunk, used); slot < end; ++slot) {
-            Bloom::Walk walk(bytes(slot));
+            Bloom::Walk walk(bytes(slot), seed_);
             for (uint32_t j = 0; j < hashes_; ++j)
                 positions_[size_t{j} * chunk + slot - begin_] = static_cast<uint32_t>(walk.next(bits_));
         }
@@ -203,7 +204,8 @@ private:
 
     const uint64_t bits_;
     const uint32_t hashes_;
-    uint32_t begin_ = 0;                        // of the chunk that positions are of
+    uint32_t begin_ = 0;  // of the chunk that positions are of
+    uint64_t seed_ = 0;
     std::array<Times, slots / chunk> spans_{};  // of each chunk
     std::vector<uint32_t> positions_;
 };

@@ -1,53 +1,31 @@
-// Records what passes here: histories of message ids, as Bloom filters or as they are (docs/tracking.md).
+// Records what passes here: histories of message ids, as runs, Bloom filters or as they are (docs/tracking.md).
 //
 //   begin(id) ── slot in the arena ──┬── published, routed ── one history for each origin
 //                                    ├── forwarded ────────── … and neighbour
 //                                    └── delivered ────────── … and subscriber
 //
-// On the way of a message only its id is noted, once, and a mark for each history it belongs to. When the arena is full
-// the bits of its ids are computed, once for all histories, and set in one volume after the other (filter_volume.hpp): filters
-// take turns in the cache, not messages, and histories with the same marks share a volume. One that is full, or whose
-// persistence interval has passed, is handed out by `take`.
+// On the way of a message only its id is noted, once, and a mark for each history it belongs to. When the arena is full its
+// ids are put into one volume after the other (filter_volume.hpp): histories with the same marks share one. A volume
+// that is full, or whose persistence interval has passed, is handed out by `take`.
 //
 // src/tidings/tracking/recording/recorder_backend.py says the same in plain Python.
 #pragma once
 #include <array>
-#include <bit>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "tidings/tracking/filter_volume.hpp"
+#include "tidings/support/error.hpp"
+#include "tidings/tracking/marks.hpp"
+#include "tidings/tracking/stored_content.hpp"
+#include "tidings/tracking/tracker_options.hpp"
 
 namespace tidings {
-
-struct TrackerOptions {
-    uint32_t broker = 0;
-    bool exact = false;  // keep the ids themselves; capacity is then that of a buffer
-    uint64_t bits = 65536;
-    uint32_t hashes = 16;
-    uint64_t capacity = 2521;
-    uint32_t doublings = 0;  // of bits and capacity, for histories that fill filters too fast
-    int64_t skew_ms = 250, jitter_ms = 0, persist_ms = 1000;
-    bool retain = true;     // a filter stored on time goes on being filled
-    bool forwards = false;  // a history for each neighbour too
-};
-
-// (B, R, S) on its way to the disk.
-struct TrackedFilter {
-    uint8_t kind = 0;
-    uint32_t origin = 0, peer = 0;
-    uint64_t sequence = 0, count = 0;
-    bool full = false, has_range = false;
-    int64_t first_ms = 0, last_ms = 0, opened_ms = 0, stored_ms = 0;
-    std::vector<int64_t> singles;
-    bool exact = false;                       // data is the ids themselves
-    std::shared_ptr<const std::string> data;  // the same for all histories that have taken the same ids
-};
 
 class Tracker {
 public:
@@ -55,6 +33,8 @@ public:
     static constexpr size_t id_bytes = IdArena::id_bytes;
     static constexpr uint64_t bits_max = 1ull << 32;
     static constexpr uint32_t doublings_max = 16;
+    static constexpr uint32_t unknown_origin = 0;
+    static constexpr size_t kinds = 4;
     static constexpr size_t done_max = 1024;  // full filters that may wait for company
 
     struct Found {
@@ -65,29 +45,51 @@ public:
     explicit Tracker(const TrackerOptions& options)
         : options_(options),
           shape_(shape_of(options)),
-          arena_(options.exact ? 0 : options.bits << options.doublings, options.hashes) {
+          arena_(options.exact || options.runs ? 0 : options.bits << options.doublings, options.hashes) {
         if (options.capacity == 0) throw UsageError{"E_TRACKING_CAPACITY", "a filter's capacity is at least 1"};
         if (options.doublings > doublings_max || options.bits > bits_max >> options.doublings)
             throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
-        Bloom(options.exact ? 64 : options.bits, options.exact ? 1 : options.hashes);  // throws if it has no such shape
+        const bool lists = options.exact || options.runs;
+        Bloom(lists ? 64 : options.bits, lists ? 1 : options.hashes);  // throws if it has no such shape
+        for (size_t kind = 0; kind < kinds; ++kind) seeds_[kind] = seed_of(options.broker, static_cast<Kind>(kind));
     }
     Tracker(const Tracker&) = delete;
 
+    // What filters of one seed claim falsely others need not.
+    static uint64_t seed_of(uint32_t broker, Kind kind) {
+        return mix64(uint64_t{broker} << 8 | (static_cast<uint64_t>(kind) + 1));
+    }
+
     bool forwards() const { return options_.forwards; }
+    uint32_t broker() const { return options_.broker; }
+
+    // Ids that name other brokers share the histories of origin 0: anybody can invent brokers.
+    void know_brokers(const std::vector<uint32_t>& brokers) {
+        bounded_ = true;
+        brokers_.insert(brokers.begin(), brokers.end());
+    }
+
+    // The broker that an id names.
+    static uint32_t broker_in(const uint8_t* id) {
+        uint32_t origin;
+        std::memcpy(&origin, id + 4, 4);
+        return __builtin_bswap32(origin);
+    }
 
     // ---- recording; `id` has 16 bytes
 
-    // By a local publisher. Whose id names another broker (it has moved here) is found in that one's history too.
+    // By a local publisher. One whose id names another broker was sent there first, and is in a history of its own.
     void published(const uint8_t* id, int64_t now_ms) {
         const uint32_t slot = begin(id, now_ms);
-        published_.set(slot);
-        if (origin_of(id) != options_.broker) [[unlikely]]
-            note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
+        if (const uint32_t origin = origin_of(id); origin == options_.broker) [[likely]]
+            published_.set(slot);
+        else note(publish_.of(*this, Kind::Publish, origin, 0), slot);
     }
 
+    // One that names this broker was published elsewhere, after its publisher had moved there.
     void routed(const uint8_t* id, int64_t now_ms) {
         const uint32_t slot = begin(id, now_ms);
-        if (origin_of(id) != options_.broker) note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
+        note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
     }
 
     void forwarded(const uint8_t* id, uint32_t neighbour, int64_t now_ms) {
@@ -131,7 +133,7 @@ public:
             if (!volume || volume->owners.front() != index || !volume->dirty()) continue;
             volume->dirty_ms = std::min(volume->dirty_ms, now_ms);  // the clock was set back
             if (volume->dirty_ms + options_.persist_ms > now_ms) continue;
-            if (options_.retain && !options_.exact && !volume->outgrows(shape_, now_ms)) store_copy(*volume, now_ms);
+            if (options_.retain && !shape_.exact && !volume->outgrows(shape_, now_ms)) store_copy(*volume, now_ms);
             else store(*volume, now_ms);
             all = true;
         }
@@ -202,39 +204,6 @@ private:
         std::shared_ptr<FilterVolume> volume;  // from the first flush on
     };
 
-    // The ids of the arena that belong to a history. Apart from the histories, and small: it is touched often.
-    struct Marks {
-        std::array<uint64_t, IdArena::slots / 64> words{};
-        bool any = false;
-
-        void set(uint32_t slot) {
-            words[slot / 64] |= 1ull << (slot % 64);
-            any = true;
-        }
-        void unite(const Marks& other) {
-            for (size_t word = 0; word < words.size(); ++word) words[word] |= other.words[word];
-            any = any || other.any;
-        }
-        // The marks in the chunk that begins here; unless that is in a row, it is put into the list.
-        Slots in_chunk(uint32_t first, uint16_t* list) const {
-            uint32_t count = 0, lowest = 0, end = 0;
-            for (uint32_t slot = first; slot < first + IdArena::chunk; slot += 64) {
-                const uint64_t word = words[slot / 64];
-                if (!word) continue;
-                if (!count) lowest = slot + static_cast<uint32_t>(std::countr_zero(word));
-                end = slot + static_cast<uint32_t>(std::bit_width(word));
-                count += static_cast<uint32_t>(std::popcount(word));
-            }
-            if (end - lowest == count) return {nullptr, lowest, count};
-            count = 0;
-            for (uint32_t slot = first; slot < end; slot += 64)
-                for (uint64_t left = words[slot / 64]; left; left &= left - 1)
-                    list[count++] = static_cast<uint16_t>(slot + static_cast<uint32_t>(std::countr_zero(left)));
-            return {list, lowest, count};
-        }
-        auto operator<=>(const Marks&) const = default;
-    };
-
     // The receivers of the current messages, and marks that are for all of them.
     struct Audience {
         uint32_t origin = 0;
@@ -243,10 +212,10 @@ private:
     };
 
     static VolumeShape shape_of(const TrackerOptions& of) {
-        const uint64_t young = of.exact    ? UINT64_MAX
-                               : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1)
-                                           : 0;
-        return {of.bits, of.hashes, of.capacity, of.doublings, 2 * of.skew_ms + of.jitter_ms + 1, young, of.exact};
+        const bool lists = of.exact || of.runs;
+        const uint64_t young = lists ? UINT64_MAX : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1) : 0;
+        return {of.bits, of.hashes, of.capacity, of.doublings, 2 * of.skew_ms + of.jitter_ms + 1,
+                young,   lists,     of.runs};
     }
 
     // A point that messages pass: a history for each origin, few of them, and mostly the same as for the last message.
@@ -299,7 +268,9 @@ private:
         for (const auto& [origin, index] : point.histories) {
             History& history = histories_[index];
             FilterVolume& volume = *history.volume;
-            if (volume.dirty()) emit(volume, index, content_of(volume), now_ms);
+            if (volume.dirty())
+                emit(volume, index, StoredContents(volume, shape_, seeds_).of(static_cast<size_t>(history.kind)),
+                     now_ms);
             std::erase(volume.owners, index);
             if (!volume.owners.empty()) own(volume);
             history = History{};
@@ -310,10 +281,12 @@ private:
 
     // ---- the arena
 
-    static uint32_t origin_of(const uint8_t* id) {
-        uint32_t origin;
-        std::memcpy(&origin, id + 4, 4);
-        return __builtin_bswap32(origin);
+    uint32_t origin_of(const uint8_t* id) {
+        const uint32_t origin = broker_in(id);
+        if (origin == options_.broker || origin == last_known_) [[likely]]
+            return origin;
+        if (bounded_ && !brokers_.contains(origin)) return unknown_origin;
+        return last_known_ = origin;
     }
 
     // The slot of an id: that of the last one if it is the same.
@@ -372,8 +345,19 @@ private:
             leaders_.push_back(index);
         }
         for (uint32_t first = 0; first < arena_.used; first += IdArena::chunk) {
-            arena_.find_positions(first);
-            for (const uint32_t index : leaders_) fill(*histories_[index].volume, marks_[index], first);
+            if (shape_.exact) {
+                for (const uint32_t index : leaders_) fill(*histories_[index].volume, marks_[index], first);
+                continue;
+            }
+            for (const uint64_t seed : seeds_) {  // positions are of one kind of histories at a time
+                bool found = false;
+                for (const uint32_t index : leaders_) {
+                    FilterVolume& volume = *histories_[index].volume;
+                    if (volume.seed != seed) continue;
+                    if (!std::exchange(found, true)) arena_.find_positions(first, seed);
+                    fill(volume, marks_[index], first);
+                }
+            }
         }
         for (const uint32_t index : dirty_) marks_[index] = {};
         dirty_.clear();
@@ -383,7 +367,9 @@ private:
     // A new history: with another new one of the same marks, or alone.
     void place(uint32_t index) {
         for (const std::shared_ptr<FilterVolume>& one : fresh_) {
-            if (marks_[one->owners.front()] != marks_[index]) continue;
+            if (marks_[one->owners.front()] != marks_[index] ||
+                !shares(histories_[one->owners.front()], histories_[index]))
+                continue;
             one->owners.push_back(index);
             own(*one);
             histories_[index].volume = one;
@@ -392,9 +378,13 @@ private:
         auto volume = histories_[index].volume = std::make_shared<FilterVolume>();
         volume->owners = {index};
         volume->early_ms = options_.skew_ms;
+        volume->seed = seeds_[static_cast<size_t>(histories_[index].kind)];
         own(*volume);
         if (fresh_.size() < fresh_max) fresh_.push_back(volume);
     }
+
+    // Filters are of one kind. Lists never err: all histories may have one together.
+    bool shares(const History& one, const History& other) const { return shape_.exact || one.kind == other.kind; }
 
     // Its owners have changed.
     void own(FilterVolume& volume) const {
@@ -442,12 +432,7 @@ private:
 
     // ---- out
 
-    static std::shared_ptr<const std::string> content_of(const FilterVolume& volume) {
-        if (!volume.filter) return std::make_shared<const std::string>(volume.ids);
-        return std::make_shared<const std::string>(volume.filter->to_string());
-    }
-
-    void emit(const FilterVolume& volume, uint32_t index, std::shared_ptr<const std::string> content, int64_t now_ms) {
+    void emit(const FilterVolume& volume, uint32_t index, const StoredContent& content, int64_t now_ms) {
         const History& history = histories_[index];
         TrackedFilter& out = done_.emplace_back();
         out.kind = static_cast<uint8_t>(history.kind);
@@ -462,13 +447,14 @@ private:
         out.opened_ms = volume.opened_ms;
         out.stored_ms = now_ms;
         out.singles.assign(volume.singles.begin(), volume.singles.end());
-        out.exact = !volume.filter;
-        out.data = std::move(content);
+        out.form = content.form;
+        out.data = content.data;
     }
 
     void store_copy(FilterVolume& volume, int64_t now_ms) {
-        const auto content = content_of(volume);
-        for (const uint32_t index : volume.owners) emit(volume, index, content, now_ms);
+        StoredContents contents(volume, shape_, seeds_);
+        for (const uint32_t index : volume.owners)
+            emit(volume, index, contents.of(static_cast<size_t>(histories_[index].kind)), now_ms);
         volume.stored_count = volume.count;
     }
 
@@ -480,6 +466,10 @@ private:
 
     const TrackerOptions options_;
     const VolumeShape shape_;
+    std::array<uint64_t, kinds> seeds_{};
+    std::unordered_set<uint32_t> brokers_;  // others that there are, or were
+    uint32_t last_known_ = 0;
+    bool bounded_ = false;  // before the first call of `know_brokers` every id is believed
     std::vector<History> histories_;
     std::vector<Marks> marks_;                          // of each history
     std::vector<uint32_t> free_, dirty_, leaders_;      // dirty: have marks; leaders: of these, one for each volume

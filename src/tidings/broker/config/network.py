@@ -12,8 +12,9 @@ from tidings.kernel.matrix import BITS_MAX
 from tidings.matching.categories import PlainGrade
 from tidings.matching.encoding import HASHES_MAX, Encoding
 from tidings.matching.graded import GradedGrade
+from tidings.node.network.held_copies import EmptyStoreOptions, EmptyStorePolicy
 from tidings.node.network.pan_links import PanSettings
-from tidings.node.network.settings import UNICASTS, NetworkSettings
+from tidings.node.network.settings import UNICASTS, UNSYNCHRONISED, NetworkSettings
 from tidings.overlay.link.machine import LinkOptions
 from tidings.routing.bdrp.interests import InterestEncoding, key_proof
 from tidings.routing.bdrp.scheme import BdrpOptions
@@ -30,22 +31,30 @@ _NETWORK = NetworkSettings(router=1)
 
 @dataclass(frozen=True, slots=True)
 class PeerTable:
-    address: str = setting("", "host:port to dial; empty: the peer dials, and this table only describes it")
-    router: int = setting(0, "its broker.id; 0: any broker that answers", minimum=0, maximum=0xFFFF_FFFF)
-    certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>")
+    address: str = setting(
+        "", "host:port to dial; empty: the peer dials, and this table only describes it", reload=True
+    )
+    router: int = setting(0, "its broker.id; 0: any broker that answers", minimum=0, maximum=0xFFFF_FFFF, reload=True)
+    certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>", reload=True)
     delay_ms: float = setting(
         0.0,
         "artificial delay of output to this peer, to try out a wide-area network on one machine",
         minimum=0,
         maximum=60_000,
+        reload=True,
     )
     bandwidth_bytes_s: int = setting(
         0,
         "bandwidth of the link in each direction; the console shows the load as a share of it; 0: not known",
         minimum=0,
+        reload=True,
     )
     cost: int = setting(
-        0, "cost of the link in routing; 0: its measured latency in units of 0.1 ms", minimum=0, maximum=COST_MAX
+        0,
+        "cost of the link in routing; 0: its measured latency in units of 0.1 ms",
+        minimum=0,
+        maximum=COST_MAX,
+        reload=True,
     )
 
 
@@ -108,6 +117,11 @@ class NetworkTable:
         minimum=1,
         maximum=4096,
     )
+    encoding_exact: bool = setting(
+        True,
+        "advertise subscriptions by their exact filters; false: everything is encoded, as in the B-DRP paper, and "
+        "messages come in vain where that loses something",
+    )
     encoding_key_file: str = setting(
         "",
         f"a file whose bytes, {SECRET_BYTES_MIN} or more, key the encoding: without it interests cannot be read",
@@ -149,12 +163,29 @@ class NetworkTable:
         minimum=1 << 10,
         maximum=1 << 40,
     )
+    unsynchronised: str = setting(
+        "hold",
+        "persistent messages until a broker with an empty store has learned its network's interests: hold: stored, and "
+        "sent then; refuse: answered with E_NOT_SYNCHRONISED; confirm: confirmed, though nobody elsewhere gets them",
+        choices=UNSYNCHRONISED,
+    )
     coalesce_ms: float = setting(
         _NETWORK.bdrp.coalesce_ms, "changes of interests within this time are sent together", minimum=0, maximum=60_000
     )
     retain_ms: float = setting(
         _NETWORK.bdrp.retain_ms,
         "how long an unreachable broker is remembered; after that, persistent messages waiting for it are dropped",
+        minimum=0,
+        maximum=1e10,
+    )
+    empty_store: str = setting(
+        _NETWORK.empty_store.policy.value,
+        "what a broker whose store is new does with messages that other brokers kept for it",
+        choices=tuple(policy.value for policy in EmptyStorePolicy),
+    )
+    empty_store_ms: float = setting(
+        _NETWORK.empty_store.wait_ms,
+        "with empty_store = wait: how long they are held while durable subscribers come back",
         minimum=0,
         maximum=1e10,
     )
@@ -179,7 +210,10 @@ class NetworkTable:
             policy=self.policy,
             advertise=self.advertise,
             merge=self.merge,
+            awaits_peers=bool(self.peers or self.join),
+            unsynchronised=self.unsynchronised,
             hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),
+            empty_store=EmptyStoreOptions(EmptyStorePolicy(self.empty_store), self.empty_store_ms),
             pan=PanSettings(self.join) if self.overlay == "pan" else None,
         )
 
@@ -191,7 +225,8 @@ class NetworkTable:
         alternatives_max = self.encoding_alternatives_max
         encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade, alternatives_max)
         proof = key_proof(data, self._network_secret())
-        return InterestEncoding(encoding, "vectors" in self.encoding, keyless=self.relay_only, key_proof=proof)
+        vectors, exact = "vectors" in self.encoding, self.encoding_exact
+        return InterestEncoding(encoding, vectors, keyless=self.relay_only, key_proof=proof, exact=exact)
 
     def _network_secret(self) -> bytes:
         return _secret("network.secret_file", self.secret_file).strip()

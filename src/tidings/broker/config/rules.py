@@ -4,6 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 
+from tidings.broker.config import policies
 from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.schema_reader import Problem
 from tidings.broker.config.tables import AccessTable, Configuration, LimitsTable, ListenerTable, TypesTable
@@ -42,6 +43,8 @@ class Checker:
         for number, rule in enumerate(configuration.access):
             yield from _access(number, rule)
         yield from self._delivery()
+        for number, policy in enumerate(configuration.policies):
+            yield from policies.problems(number, policy)
         yield from self._network()
         yield from self._tracking()
         yield from self._console()
@@ -61,11 +64,11 @@ class Checker:
             yield Problem(
                 (*at, "protocol"), f"{listener.protocol!r} is not a supported protocol", f"supported: {offered}"
             )
-        if listener.origins and listener.protocol != "websocket":
+        if listener.origins and "websocket" not in listener.protocol:
             yield Problem(
                 (*at, "origins"),
                 "origins apply to WebSocket listeners only",
-                'remove the key, or set protocol = "websocket"',
+                'remove the key, or set protocol = "websocket" or "mqtt-websocket"',
             )
         for place, origin in enumerate(listener.origins):
             if not ORIGIN.fullmatch(origin):

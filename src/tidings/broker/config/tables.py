@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tidings.broker.config.network import NetworkTable
+from tidings.broker.config.policies import PolicyTable, policies_of
 from tidings.broker.config.schema_reader import setting
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.config.tracking import TrackingTable
+from tidings.broker.config.tuning import TuningTable
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.clients.admission import Admission
@@ -21,13 +23,14 @@ ACTIONS = ("slow", "refuse")
 OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace", "advertise", "define", "monitor")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
-PROTOCOLS = ("native", "stomp", "websocket", "amqp", "mqtt")
+PROTOCOLS = ("native", "stomp", "websocket", "amqp", "mqtt", "mqtt-websocket")
 PORTS = {
     "native": 7300,
     "stomp": 61613,
     "websocket": 61614,
     "amqp": 5672,
     "mqtt": 1883,
+    "mqtt-websocket": 8083,
 }  # of listeners that name none, by protocol
 SPOKEN = ("native", "stomp", "amqp", "mqtt")  # where no listener is configured: web pages need `origins`
 _LIMITS, _SETTINGS = BrokerLimits(), NodeSettings()
@@ -60,13 +63,14 @@ class ListenerTable:
     port: int = setting(
         PORTS["native"],
         "the port; 0: chosen by the system; not set: the protocol's own (stomp: 61613, websocket: 61614, amqp: 5672, "
-        "mqtt: 1883)",
+        "mqtt: 1883, mqtt-websocket: 8083)",
         minimum=0,
         maximum=65535,
     )
     tls: bool = setting(False, "encrypt connections, with the certificate of [tls]")
     origins: tuple[str, ...] = setting(
-        tuple, 'websocket: origins of the web pages that may connect, as in "https://example.org"; "*": all'
+        tuple,
+        'websocket, mqtt-websocket: origins of the web pages that may connect, as in "https://example.org"; "*": all',
     )
 
 
@@ -295,9 +299,11 @@ class Configuration:
         AdmissionTable, "admission control: throttle publishers before messages wait too long"
     )
     delivery: DeliveryTable = setting(DeliveryTable, "failed deliveries, dead letters and slow subscribers")
+    policies: tuple[PolicyTable, ...] = setting(tuple, "policies of queues; the first that matches holds")
     tracking: TrackingTable = setting(TrackingTable, "recording of the paths of messages")
     logging: LoggingTable = setting(LoggingTable, "the log, written to the error output")
     metrics: MetricsTable = setting(MetricsTable, "the HTTP endpoint of metrics and health checks")
+    tuning: TuningTable = setting(TuningTable, "heuristics that raise throughput; each can be switched off")
     console: ConsoleTable = setting(ConsoleTable, "the web console, a process beside the broker (docs/console.md)")
 
     def limits_of(self) -> BrokerLimits:
@@ -312,7 +318,9 @@ class Configuration:
             deliveries_max=self.delivery.deliveries_max,
             dead_letters=Destination.parse(self.delivery.dead_letters),
             bury_expired=self.delivery.bury_expired,
+            last_values=any(one.protocol.startswith("mqtt") for one in self.listeners),
             slow_policies=frozenset(self.delivery.slow_policies),
+            policies=policies_of(self.policies),
         )
 
     @property

@@ -12,7 +12,7 @@ from tidings.tracking.recording.history import BloomSettings, Mode
 from tidings.tracking.recording.recorder import TrackingSettings
 from tidings.tracking.recording.strategies import strategy
 
-STRATEGIES = ("bloom", "async", "none")
+STRATEGIES = ("runs", "bloom", "async", "none")
 MODES = tuple(mode.value for mode in Mode)
 DAY_MS = 86_400_000
 _BLOOM, _SETTINGS = BloomSettings(), TrackingSettings()
@@ -20,7 +20,11 @@ _BLOOM, _SETTINGS = BloomSettings(), TrackingSettings()
 
 @dataclass(frozen=True, slots=True)
 class TrackingTable:
-    strategy: str = setting("bloom", "bloom filters, async (exact lists of ids), or none", choices=STRATEGIES)
+    strategy: str = setting(
+        "runs",
+        "runs (exact, and small), or for comparison bloom (filters), async (lists of ids), or none",
+        choices=STRATEGIES,
+    )
     bits: int = setting(_BLOOM.bits, "m: bits of a filter, a multiple of 64", minimum=64, maximum=limits.BITS_MAX)
     capacity: int = setting(_BLOOM.capacity, "n: ids that a filter holds", minimum=1, maximum=limits.CAPACITY_MAX)
     hashes: int = setting(_BLOOM.hashes, "k: hash functions per id", minimum=1, maximum=64)

@@ -52,6 +52,7 @@ class ConnectionServices:
     flushing: OutputFlush
     read_moderation: ReadModeration
     layer_buffer: memoryview  # for bytes that are not the forwarder's yet
+    delayed_acknowledgements: bool = True
 
 
 class Silence(Enum):
@@ -83,7 +84,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._paused = False
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
-        self._quick_ack = QuickAck()
+        self._quick_ack = QuickAck(adaptive=services.delayed_acknowledgements)
         self._direct: socket.socket | None = None  # without TLS: what is written may go straight to the socket
         self._kernel_writes = type(self).write is ClientConnection.write  # what the forwarder has needs no translation
         self._output_bytes = services.forwarder.output_bytes

@@ -26,6 +26,8 @@ class HttpPages:
         pages: dict[str, Callable[[], HttpPage]] = {
             "/metrics": metrics.metrics,
             "/health": metrics.health,
+            "/live": metrics.live,
+            "/ready": metrics.ready,
             "/network": lambda: network_page(broker.view()),
         }
         self._broker, self._handlers = broker, handlers or {}

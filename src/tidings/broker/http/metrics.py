@@ -6,10 +6,12 @@ present, so a broker with a million queues still answers quickly.
 
 import json
 import os
+import platform
 import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
+from importlib.metadata import version
 
 from tidings.broker.broker_view import BrokerView
 from tidings.broker.http.network_status import copy_counts
@@ -85,6 +87,7 @@ class Metrics:
 
     def metrics(self) -> HttpPage:
         text, broker = _Text(), self._view()
+        _build(text, broker)
         _traffic(text, broker)
         _clients(text, broker)
         _mailboxes(text, broker)
@@ -99,11 +102,13 @@ class Metrics:
         return HttpPage(str(text), TYPE)
 
     def health(self) -> HttpPage:
-        """200 while the broker serves clients, otherwise 503; a store that refuses or is slow is reported, with status
-        200. If `live` is false, only a restart helps."""
+        """200 while the broker serves clients, otherwise 503; a store that refuses or is slow, and messages that are
+        held because the store was replaced, are reported with status 200. If `live` is false, only a restart helps."""
         broker = self._view()
         ended = broker.failure
-        ready = broker.ready and not ended
+        network = broker.engine.network()
+        fits = network is None or (network.synchronised and not network.contested)
+        ready = broker.ready and not ended and fits
         state = {
             "live": not ended,
             "ready": ready,
@@ -111,9 +116,29 @@ class Metrics:
             "connections": len(broker.clients.connections),
             "uptime_seconds": round(time.monotonic() - self._began_steady, 3),
         }
+        if network is not None:
+            state |= {"synchronised": network.synchronised, "duplicate_id": network.contested}
+            if network.copies_held:
+                state["held"] = network.copies_held
         if ended:
             state["failure"] = ended
         return HttpPage(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
+
+    def live(self) -> HttpPage:
+        """503 if only a restart helps: something in the broker that had to go on has ended."""
+        failure = self._view().failure
+        return HttpPage(f"{failure}\n", status=503) if failure else HttpPage("live\n")
+
+    def ready(self) -> HttpPage:
+        """503 while the broker serves no clients: it starts, stops or has failed."""
+        broker = self._view()
+        ready = broker.ready and not broker.failure
+        return HttpPage("ready\n") if ready else HttpPage("not ready\n", status=503)
+
+
+def _build(text: _Text, broker: BrokerView) -> None:
+    labels = {"version": version("tidings"), "python": platform.python_version(), "broker": broker.name}
+    text.add("build_info", "gauge", "Version of the broker; always 1.", [(labels, 1)])
 
 
 def _traffic(text: _Text, broker: BrokerView) -> None:
@@ -174,6 +199,12 @@ def _mailboxes(text: _Text, broker: BrokerView) -> None:
     _each(text, "mailbox_waiting", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
     _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
     _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
+    _each(
+        text,
+        "mailbox_given",
+        "Deliveries since the broker started, repeated ones included.",
+        [(one, one.given) for one in shown],
+    )
     _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
 
 
@@ -183,10 +214,14 @@ def _network(text: _Text, broker: BrokerView) -> None:
         return
     waiting = [({"peer": str(peer)}, forwarder.link_waiting(peer)) for peer in network.links]
     text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
+    text.add("synchronised", "gauge", "1 once the network's interests are known.", int(network.synchronised))
+    text.add("duplicate_id", "gauge", "1 while an older broker has this one's id.", int(network.contested))
     text.add("routes", "gauge", "Other brokers that can be reached.", len(network.routes))
     text.add(
         "transit_messages", "gauge", "Persistent messages not yet acknowledged by the next broker.", network.in_transit
     )
+    meaning = "Persistent messages held because the store was replaced (network.empty_store)."
+    text.add("held_messages", "gauge", meaning, network.copies_held)
     counts = copy_counts(broker, network)
     text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
     fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]

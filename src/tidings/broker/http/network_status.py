@@ -34,7 +34,10 @@ def status(broker: BrokerView) -> dict[str, Any]:
         "scheme": dict(network.scheme_counts),
         "cpu_seconds": round(time.process_time(), 6),
         "pan": dict(network.pan),
+        "synchronised": network.synchronised,
+        "contested": network.contested,
         "in_transit": network.in_transit,
+        "held": network.copies_held,
         "plane": broker.forwarder.stats(),
         "counts": copy_counts(broker, network),
     }

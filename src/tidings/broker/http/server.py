@@ -8,7 +8,7 @@ import errno
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TypeAlias
 
@@ -137,9 +137,9 @@ class HttpEndpoint:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            page = await self._answer(reader, writer)
+            page, with_body = await self._answer(reader, writer)
             async with asyncio.timeout(REQUEST_SECONDS):
-                writer.write(_encoded(page))
+                writer.write(_encoded(page, with_body=with_body))
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -149,29 +149,35 @@ class HttpEndpoint:
             log.exception("internal error while serving an HTTP request")
             writer.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HttpPage:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[HttpPage, bool]:
+        """The page, and whether its body is to be sent: HEAD is answered as GET without it."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 request = await _read(reader, writer)
         except BadRequestError as error:
-            return error.page
+            return error.page, True
+        if request.method == "HEAD":
+            return await self._page(replace(request, method="GET")), False
+        return await self._page(request), True
+
+    async def _page(self, request: HttpRequest) -> HttpPage:
         for prefix, handler in self._handlers.items():
             if request.path.startswith(prefix):
                 return await handler(request)
         if request.method != "GET":
-            return HttpPage("method not allowed: use GET\n", status=405, headers=(("Allow", "GET"),))
+            return HttpPage("method not allowed: use GET\n", status=405, headers=(("Allow", "GET, HEAD"),))
         page = self._pages.get(request.path)
         if page is None:
             return HttpPage("no such page; available: " + " ".join(self._pages) + "\n", status=404)
         return page()
 
 
-def _encoded(page: HttpPage) -> bytes:
+def _encoded(page: HttpPage, *, with_body: bool) -> bytes:
     body = page.body.encode()
     lines = [f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}", f"Content-Type: {page.type}"]
     lines += [f"{name}: {value}" for name, value in page.headers]
     lines += [f"Content-Length: {len(body)}", "Connection: close"]
-    return "\r\n".join([*lines, "", ""]).encode() + body
+    return "\r\n".join([*lines, "", ""]).encode() + (body if with_body else b"")
 
 
 async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HttpRequest:

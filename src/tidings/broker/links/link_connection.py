@@ -34,8 +34,7 @@ class LinkTable(Protocol):
     @property
     def buffer(self) -> memoryview: ...
 
-    @property
-    def gather_ms(self) -> float: ...
+    def batching(self) -> LinkBatching: ...
 
     def opened(self, connection: "LinkConnection") -> None: ...
 
@@ -59,7 +58,7 @@ class LinkConnection(asyncio.BufferedProtocol):
         self.writable = True
         self.sent_bytes = self.received_bytes = 0
         self._held: deque[tuple[float, bytes]] = deque()  # when it may go, and what: an emulated delay
-        self._link_batching = LinkBatching(links.gather_ms)
+        self._link_batching = links.batching()
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._wrote_at = 0.0  # seconds

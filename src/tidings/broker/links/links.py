@@ -17,6 +17,7 @@ from tidings.broker.connections.connection_limits import ConnectionLimits
 from tidings.broker.connections.listener import Listener, TlsHandshakes
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.links.dialer import dial
+from tidings.broker.links.link_batching import LinkBatching
 from tidings.broker.links.link_connection import LinkConnection, code_of
 from tidings.broker.log_rate_limit import LogRateLimit
 from tidings.broker.security.tls_failures import TlsFailures
@@ -24,7 +25,7 @@ from tidings.errors import UsageError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.node.effects import LinkEffect
-from tidings.node.inputs import Input, LinkOpened, LinksReady, PlaneReady, StopLinks
+from tidings.node.inputs import Input, LinkOpened, LinksReady, PeersChanged, PlaneReady, StopLinks
 from tidings.node.network.link_secret import CHALLENGE_BYTES
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay import effects as fx
@@ -54,6 +55,7 @@ class LinkSettings:
     delays_ms: Mapping[int, float] = field(default_factory=dict)  # by router number: how long output is held back
     bandwidths_bytes_s: Mapping[int, int] = field(default_factory=dict)  # by router number, as far as known
     gather_ms: float = GATHER_MS  # how long output waits at most for more to go with it, on a link that is busy
+    batching: bool = True  # False: always the short wait
     insecure: bool = False  # let everybody in who can reach the port
     address: str = ""  # host:port where other brokers reach this one, if it is not host and port
 
@@ -100,9 +102,9 @@ class BrokerLinks:
         self._accepted = 0
         self._started = False
 
-    @property
-    def gather_ms(self) -> float:
-        return self.settings.gather_ms
+    def batching(self) -> LinkBatching:
+        """Decides about the waits of one link."""
+        return LinkBatching(self.settings.gather_ms, enabled=self.settings.batching)
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -124,13 +126,23 @@ class BrokerLinks:
         return door
 
     def renew(self, settings: LinkSettings) -> None:
-        """Its certificates count for links that are made from now on; those that exist stay. Nothing else changes, and
-        links without TLS stay without."""
+        """Certificates count for links that are made from now on; those that exist stay, and links without TLS stay
+        without. What is configured of single peers applies at once."""
+        self.settings = replace(
+            self.settings,
+            certificate_names=settings.certificate_names,
+            delays_ms=settings.delays_ms,
+            bandwidths_bytes_s=settings.bandwidths_bytes_s,
+        )
         if self.settings.tls_dial is None or settings.tls_dial is None:
             return
         self.settings = replace(self.settings, tls_accept=settings.tls_accept, tls_dial=settings.tls_dial)
         if self._door is not None and settings.tls_accept is not None:
             self._door.renew(settings.tls_accept)
+
+    def change_peers(self, network: NetworkSettings) -> None:
+        """Dial those that the configuration names now, and those only."""
+        self._tell(PeersChanged(network.dials, network.costs))
 
     async def stop(self) -> None:
         if not self._started:

@@ -24,6 +24,7 @@ class BrokerControl:
     end_client: Callable[[int, str, str], None]
     check: Callable[[], Awaitable[list[str]]]
     reload: Callable[[], Awaitable[list[str]]]
+    forget: Callable[[int], None]  # a broker of the network that was removed for good
 
 
 @dataclass(frozen=True, slots=True)

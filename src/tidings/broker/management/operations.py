@@ -141,6 +141,7 @@ OPERATIONS = (
         ),
         ("count",),
     ),
+    Operation("GET", "/policies", "listPolicies", "Policies of queues, in order.", SEE, queues.policies, returns=LIST),
     Operation("GET", "/subscriptions", "listSubscriptions", "Subscriptions.", SEE, subscriptions.find, PAGED, LIST),
     Operation("GET", "/durables", "listDurables", "Durable subscriptions.", SEE, subscriptions.durables, PAGED, LIST),
     Operation(
@@ -167,6 +168,28 @@ OPERATIONS = (
         brokers.close_connection,
         (Parameter("number", "path", "integer", "Its number, as listed.", maximum=(1 << 32) - 1),),
         ("closed",),
+    ),
+    Operation(
+        "GET",
+        "/network/explain",
+        "explainMessage",
+        "To which brokers a message that is published here would be sent, by whose interests, and which way.",
+        SEE,
+        brokers.explain,
+        (
+            Parameter("destination", "query", "string", "Its topic.", length_max=1000),
+            Parameter("attributes", "query", "string", "Its attributes, a JSON object.", "{}", length_max=10_000),
+        ),
+    ),
+    Operation(
+        "DELETE",
+        "/network/brokers/{router}",
+        "forgetBroker",
+        "Forget a broker that was removed for good: its interests, and messages that wait for it.",
+        ADMINISTER,
+        brokers.forget_broker,
+        (Parameter("router", "path", "integer", "Its broker id.", minimum=1, maximum=(1 << 32) - 1),),
+        ("forgotten", "dropped"),
     ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
     Operation(
@@ -199,5 +222,18 @@ OPERATIONS = (
             Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
         ),
         ("message", "hops"),
+    ),
+    Operation(
+        "GET",
+        "/traces/{id}",
+        "getTrace",
+        "Path of a message in the form of Jaeger's query API, for Grafana.",
+        "trace or monitor on >",
+        brokers.jaeger_trace,
+        (
+            Parameter("id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40),
+            Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
+        ),
+        ("data", "total"),
     ),
 )

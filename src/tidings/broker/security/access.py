@@ -15,9 +15,9 @@ An event type is such a pattern too: its events' topics and those of its subtype
 A rule for receivers may carry a selector, which is ANDed to what they ask for. If a pattern spans parts with different
 selectors it is refused: a subscriber should know which restriction applies.
 
->>> rules = Rules((Rule("*", DestinationPattern.parse("secret.>"), frozenset({"subscribe"}), allow=False),
-...                Rule("*", DestinationPattern.parse(">"), frozenset({"subscribe"}))))
->>> alice = Member("alice", rules)
+>>> rules = AccessRules((Rule("*", DestinationPattern.parse("secret.>"), frozenset({"subscribe"}), allow=False),
+...                      Rule("*", DestinationPattern.parse(">"), frozenset({"subscribe"}))))
+>>> alice = GroupMember("alice", rules)
 >>> [alice.may("subscribe", pattern) for pattern in ("open.>", "secret.plans", ">", "*.plans")]
 [True, False, False, False]
 """

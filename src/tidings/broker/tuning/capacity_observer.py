@@ -3,7 +3,7 @@
 import asyncio
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -14,7 +14,7 @@ from tidings.node.clients.admission import Admission
 
 T = TypeVar("T")
 SECONDS = 1.0
-Gauge = tuple[str, str, list[tuple[Mapping[str, str], float]]]  # name, meaning, samples by labels
+Gauge = tuple[str, str, Sequence[tuple[Mapping[str, str], float]]]  # name, meaning, samples by labels
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ sends seldom is served at once nearly always: there it costs little.
 
 HELD_UP_MS = 30  # TCP waits for 40 ms at least
 PATIENCE_READS, PATIENCE_READS_MAX = 1000, 64_000
+ALWAYS = 1 << 62  # reads
 AT_ONCE, PUT_OFF = 1, 0  # what TCP_QUICKACK is set to
 
 
@@ -27,8 +28,10 @@ class QuickAck:
 
     __slots__ = ("_patience", "left")
 
-    def __init__(self) -> None:
-        self.left = self._patience = PATIENCE_READS  # left: reads that are to be acknowledged at once
+    def __init__(self, *, adaptive: bool = True) -> None:
+        self.left = self._patience = (
+            PATIENCE_READS if adaptive else ALWAYS
+        )  # left: reads that are to be acknowledged at once
 
     def setting(self, pause_ms: int) -> int | None:
         """To be asked at each read; `pause_ms`: since the one before. None: leave it."""

@@ -142,7 +142,22 @@ def _bare(name: str) -> str:
 def _line(queue: dict[str, Any]) -> str:
     stalled = ", stalled" if queue["stalled"] else ""
     counts = f"{queue['waiting']} waiting, {queue['unacknowledged']} unacknowledged, {queue['consumers']} consumers"
-    return f"{queue['name']}: {counts}{stalled}"
+    return f"{queue['name']}: {counts}{stalled}{_policy(queue['policy'])}"
+
+
+def _policy(policy: dict[str, Any] | None) -> str:
+    """The limits of a queue and what did not fit."""
+    if policy is None:
+        return ""
+    limits = [
+        f"{policy[name]} {what}"
+        for name, what in (("messages_max", "messages"), ("bytes_max", "bytes"))
+        if policy[name]
+    ]
+    if not limits:
+        return f", policy {policy['destination']}"
+    overflowed = f", {policy['overflowed']} did not fit" if policy["overflowed"] else ""
+    return f", at most {' or '.join(limits)} ({policy['overflow']}){overflowed}"
 
 
 def _message(one: dict[str, Any]) -> str:

@@ -60,9 +60,11 @@ class Outbox:
             self._line.check_open()
         if session:
             self._check_session(session)
-        return Receipt(message_id, self._write(message, session, confirm=confirm))
+        ids = self._line.ids  # made for another broker while this call waited: it has moved like what is sent again
+        flags = PERHAPS_SENT if ids is not None and ids.broker != message_id.broker else 0
+        return Receipt(message_id, self._write(message, session, flags, confirm=confirm))
 
-    def _write(self, message: bytes, session: int, *, confirm: bool) -> "asyncio.Future[None]":
+    def _write(self, message: bytes, session: int, flags: int, *, confirm: bool) -> "asyncio.Future[None]":
         link = self._line.link
         assert link is not None
         number = 0
@@ -75,7 +77,7 @@ class Outbox:
         else:
             link.progress.sent += 1
             future = self._done()
-        link.write(encode_publish(number, message, session, 0))
+        link.write(encode_publish(number, message, session, flags))
         self._turn_bytes += len(message)
         return future
 

@@ -1,5 +1,7 @@
 """A client's connection to its broker, reconnected after a loss until the client is closed or gives up.
 
+With several addresses an attempt goes round all of them, beginning with the one that was connected last.
+
     (new) ──open──► connected ──lost──► reconnecting, with growing pauses ──► connected ...
                         │                   │
                         └──────close────────┴──refused, or it took too long──► closed
@@ -14,12 +16,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeGuard
 
 from tidings.client.async_errors import AsyncErrors
 from tidings.client.connection.answers import LATER_CODES, again, error_of
 from tidings.client.connection.transport import CLOSE_SECONDS, Transport
 from tidings.client.message_builder import now_ms
-from tidings.client.options import ConnectOptions
+from tidings.client.options import BrokerAddress, ConnectOptions
 from tidings.errors import ConnectionLostError, SecurityError, TidingsError, UsageError
 from tidings.model.message_id import MessageIdSource
 from tidings.model.values import Value
@@ -39,6 +42,11 @@ class Handlers:
     over: Callable[[TidingsError], None]  # there will be no other: why
 
 
+def _is_final(failure: Exception) -> TypeGuard[SecurityError]:
+    """True if trying again, or elsewhere, would fail too."""
+    return isinstance(failure, SecurityError) and failure.code not in LATER_CODES
+
+
 class ReconnectingConnection:
     def __init__(self, options: ConnectOptions, unheard: AsyncErrors, handlers: Handlers) -> None:
         self.generation = 0  # counts connections
@@ -47,6 +55,7 @@ class ReconnectingConnection:
         self.frame_bytes_max = 1 << 20
         self.closed: TidingsError | None = None  # why
         self._options = options
+        self._next_address = 0  # of those in the options: the one to try first
         self._unheard = unheard
         self._handlers = handlers
         self._loop: asyncio.AbstractEventLoop | None = None  # on which it is connected
@@ -133,8 +142,21 @@ class ReconnectingConnection:
         )
 
     async def _connect(self, seconds: float) -> None:
+        """Try each address in turn, `seconds` in all. Raises the failure of the last, or one that is final."""
+        addresses, deadline = self._options.addresses, time.monotonic() + seconds
+        for left in range(len(addresses), 0, -1):
+            try:
+                share = max(deadline - time.monotonic(), LAST_TRY_SECONDS) / left
+                await self._connect_to(addresses[self._next_address], share)
+                return
+            except (OSError, TidingsError) as failure:
+                self._next_address = (self._next_address + 1) % len(addresses)
+                if left == 1 or _is_final(failure):
+                    raise
+
+    async def _connect_to(self, address: BrokerAddress, seconds: float) -> None:
         options = self._options
-        link = await Transport.open(options.host, options.port, options.tls, seconds)
+        link = await Transport.open(address.host, address.port, options.tls, seconds)
         hello: dict[str, Value] = {
             "version": VERSION,
             "user": options.user,
@@ -174,6 +196,8 @@ class ReconnectingConnection:
             self._unheard.note(cause.alone())  # what came was no frame, or none we could take
         lost = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
         error: TidingsError = self._refused or self._farewell or lost
+        if self._farewell is not None:  # the broker stops, or sends its clients elsewhere
+            self._next_address = (self._next_address + 1) % len(self._options.addresses)
         self._farewell = None
         self._handlers.lost(link, error)
         if self._options.reconnect and self.closed is None and self._refused is None:
@@ -192,7 +216,7 @@ class ReconnectingConnection:
                 await self._connect(min(self._options.connect_seconds, max(left, LAST_TRY_SECONDS)))
                 return
             except (OSError, TidingsError) as failure:
-                if isinstance(failure, SecurityError) and failure.code not in LATER_CODES:
+                if _is_final(failure):
                     self._give_up(failure)
                 elif time.monotonic() > deadline:
                     self._give_up(ConnectionLostError(error.code, f"{error.reason}; reconnecting failed: {failure}"))

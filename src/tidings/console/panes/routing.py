@@ -66,6 +66,10 @@ class RoutingPane:
             named |= {
                 name.replace("_", " ").capitalize(): count_text(value) for name, value in network["scheme"].items()
             }
+            if network["contested"]:
+                problem("Another broker has the same id and was there before: give this one an id of its own.")
+            if not network["synchronised"]:
+                named |= {"Interests of the network": "not known yet: persistent messages wait"}
             named |= {"Persistent, not yet taken": network["in_transit"]}
             facts(named | {told: count_text(network["counts"].get(name, 0)) for name, told in _FATES.items()})
 

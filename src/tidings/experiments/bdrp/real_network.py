@@ -149,7 +149,9 @@ def topology(brokers: int) -> Graph:
 class _Tidings:
     def __init__(self, stack: ExitStack, plan: AddressPlan, folder: Path, variant: str) -> None:
         self._stack, self._plan, self._folder = stack, plan, folder
-        routing = Routing("flooding" if variant == "flooding" else "bdrp", encoding=ENCODINGS[variant])
+        routing = Routing(
+            "flooding" if variant == "flooding" else "bdrp", encoding=ENCODINGS[variant], encoding_exact=False
+        )
         router = {name: number for number, name in enumerate(plan.nodes, 1)}
         write_secret(folder, "5e" * 32)
         self._members: list[Member] = []

@@ -6,7 +6,7 @@
 Probes match a subscription on every edge broker. Nothing is cut off at the end: the run goes on until all queues are
 empty, however long that takes in virtual time.
 
->>> small = Options(subscriptions=310, families=5, publications=200, unsubscriptions=3, probes=5)
+>>> small = PruningOptions(subscriptions=310, families=5, publications=200, unsubscriptions=3, probes=5)
 >>> result = run(small)
 >>> result.delay_ms_mean > 0, result.probes_handed
 (True, 145)

@@ -6,7 +6,10 @@
                                         └──program──► bytes for the kernel, where constraints do not suffice
 
 Beyond JMS, strings are ordered (by code point), BETWEEN takes strings, IN takes numbers and booleans, and a condition
-in parentheses may be compared. Limits, each an E_SELECTOR_LIMIT: `TEXT_MAX` characters, `TOKENS_MAX` tokens,
+in parentheses may be compared; `!=`, `%`, `EXISTS(x)` and names with dots are understood; before IS NULL, LIKE and IN
+may stand any value. `/` divides with a fraction: `10 / 4 = 2.5`.
+
+Limits, each an E_SELECTOR_LIMIT: `TEXT_MAX` characters, `TOKENS_MAX` tokens,
 `NAME_BYTES_MAX` bytes in an identifier, `DEPTH_MAX` levels of nesting, `CHOICES_MAX` literals in one IN, `PATTERN_MAX`
 characters in one LIKE, and the machine's `PROGRAM_BYTES_MAX` and `STACK_MAX`.
 
@@ -28,7 +31,7 @@ from tidings.model.selector.dnf import CONJUNCTIONS_MAX, CONSTRAINTS_MAX, Constr
 from tidings.model.selector.evaluate import evaluator
 from tidings.model.selector.lexer import TEXT_MAX, TOKENS_MAX
 from tidings.model.selector.operations import Properties
-from tidings.model.selector.parser import CHOICES_MAX, DEPTH_MAX, PATTERN_MAX, parse
+from tidings.model.selector.parser import CHOICES_MAX, DEPTH_MAX, PATTERN_MAX, VERSION, parse
 from tidings.model.selector.printer import to_text
 from tidings.model.selector.program import STACK_MAX, assemble
 from tidings.model.selector.syntax import Identifier, walk
@@ -44,6 +47,7 @@ __all__ = [
     "STACK_MAX",
     "TEXT_MAX",
     "TOKENS_MAX",
+    "VERSION",
     "Properties",
     "Selector",
 ]
@@ -61,12 +65,13 @@ class Selector:
     Selector('NOT a = 1 AND b IS NULL')
     """
 
-    def __init__(self, text: str) -> None:
-        """Read a selector; a SelectorError says what is wrong with the text, and where."""
+    def __init__(self, text: str, version: int = VERSION) -> None:
+        """Read a selector; a SelectorError says what is wrong with the text, and where. `version` is the language's."""
         if not isinstance(text, str):
             raise SelectorError("E_SELECTOR_TEXT", f"a selector must be a str, not {type(text).__name__}", position=0)
         self.text = text
-        self.tree = parse(text)
+        self.version = version
+        self.tree = parse(text, version)
         if len(text) > _SAFE_LENGTH or text.count("(") > _SAFE_PARENTHESES:
             _ = self.program  # raises what would otherwise be raised later
 
@@ -123,5 +128,5 @@ class Selector:
     def __hash__(self) -> int:
         return hash(self._canonical)
 
-    def __reduce__(self) -> tuple[type["Selector"], tuple[str]]:
-        return Selector, (self.text,)
+    def __reduce__(self) -> tuple[type["Selector"], tuple[str, int]]:
+        return Selector, (self.text, self.version)

@@ -90,12 +90,14 @@ class _Translator:
                 return self._compare(node, wanted)
             case Identifier():
                 return _atom(Constraint(node.name, Op.EQ, True), wanted)
-            case In():
-                return _atom(_one_of(node.operand.name, [choice.value for choice in node.choices]), wanted)
-            case Like():
-                return _atom(_like(node.operand.name, node.pattern), wanted)
-            case IsNull():
-                return _atom(Constraint(node.operand.name, Op.MISSING), wanted)
+            case In(operand=Identifier(name=name)):
+                return _atom(_one_of(name, [choice.value for choice in node.choices]), wanted)
+            case Like(operand=Identifier(name=name)):
+                return _atom(_like(name, node.pattern), wanted)
+            case IsNull(operand=Identifier(name=name)):
+                return _atom(Constraint(name, Op.MISSING), wanted)
+            case In() | Like() | IsNull():
+                return _computed(node, wanted)
             case Literal():
                 return _ALWAYS if node.value is wanted else _NEVER
             case Signed() | Sum() | Product():
@@ -194,6 +196,15 @@ def _like(name: str, pattern: Pattern) -> Constraint:
             return Constraint(name, Op.CONTAINS, middle)
         case _:
             return Constraint(name, Op.LIKE, pattern.text)
+
+
+def _computed(node: In | Like | IsNull, wanted: bool) -> Translation:
+    """A test of something that is not an attribute but made from some."""
+    if _is_constant(node):
+        return _ALWAYS if constant(node) is wanted else _NEVER
+    if isinstance(node, IsNull) and wanted:
+        return Translation(((),), exact=False)
+    return _present([node.operand])
 
 
 def _is_constant(node: Expression) -> bool:

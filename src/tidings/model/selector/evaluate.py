@@ -19,10 +19,12 @@ from tidings.model.selector.operations import (
     Properties,
     add,
     divide,
+    divide_whole,
     multiply,
     negate,
     read,
     relate,
+    remainder,
     subtract,
     truth,
 )
@@ -53,6 +55,8 @@ ARITHMETIC: dict[Operator, Callable[[Maybe, Maybe], Maybe]] = {
     Operator.SUB: subtract,
     Operator.MUL: multiply,
     Operator.DIV: divide,
+    Operator.REM: remainder,
+    Operator.WHOLE: divide_whole,
 }
 
 
@@ -85,12 +89,13 @@ def _value(node: Expression) -> Evaluator:
             return lambda properties: relate(op, left(properties), right(properties))
         case Between():
             return _value(bounds(node))
-        case In(operand=Identifier(name=name)):
-            return _in(name, [choice.value for choice in node.choices])
-        case Like(operand=Identifier(name=name)):
-            return partial(_like, name, node.pattern.matches)
-        case IsNull(operand=Identifier(name=name)):
-            return lambda properties: read(properties, name) is None
+        case In():
+            return _in(_value(node.operand), [choice.value for choice in node.choices])
+        case Like():
+            return partial(_like, _value(node.operand), node.pattern.matches)
+        case IsNull():
+            tested = _value(node.operand)
+            return lambda properties: tested(properties) is None
         case Not():
             return partial(_not, _value(node.operand))
         case And():
@@ -114,11 +119,11 @@ def _chain(node: Sum | Product) -> Evaluator:
     return evaluate
 
 
-def _in(name: str, choices: list[Value]) -> Evaluator:
+def _in(operand: Evaluator, choices: list[Value]) -> Evaluator:
     found: frozenset[tuple[Kind, Value]] = frozenset((kind(choice), choice) for choice in choices)
 
     def evaluate(properties: Properties) -> bool | None:
-        value = read(properties, name)
+        value = operand(properties)
         if type(value) is Untyped and (read_as := reading(value)) is not None and (kind(read_as), read_as) in found:
             return True
         return None if value is None else (kind(value), value) in found
@@ -126,8 +131,8 @@ def _in(name: str, choices: list[Value]) -> Evaluator:
     return evaluate
 
 
-def _like(name: str, matches: Callable[[str], bool], properties: Properties) -> bool | None:
-    value = read(properties, name)
+def _like(operand: Evaluator, matches: Callable[[str], bool], properties: Properties) -> bool | None:
+    value = operand(properties)
     return None if value is None else isinstance(value, str) and matches(value)
 
 

@@ -1,7 +1,8 @@
 """From text to tokens, in one pass of one regular expression that never goes back.
 
 Numbers follow Java: `0x1F` hexadecimal, `017` octal, an `L` suffix for exact ones; a point, an exponent or one of the
-suffixes `f` and `d` make a number approximate (all of them are 64-bit floats here). Identifiers follow Java too.
+suffixes `f` and `d` make a number approximate (all of them are 64-bit floats here). Identifiers follow Java too, and
+may be several joined by dots: `order.total` is one name.
 
 >>> [(token.symbol.name, token.value) for token in tokenize("Price >= 0x10 and name = 'it''s'")][:4]
 [('IDENTIFIER', 'Price'), ('GE', None), ('NUMBER', 16), ('AND', None)]
@@ -39,26 +40,28 @@ class Symbol(IntEnum):
     SUB = 11
     MUL = 12
     DIV = 13
-    OPEN = 14
-    CLOSE = 15
-    COMMA = 16
-    AND = 17
-    OR = 18
-    NOT = 19
-    BETWEEN = 20
-    IN = 21
-    LIKE = 22
-    ESCAPE = 23
-    IS = 24
-    NULL = 25
-    TRUE = 26
-    FALSE = 27
+    REM = 14
+    OPEN = 15
+    CLOSE = 16
+    COMMA = 17
+    AND = 18
+    OR = 19
+    NOT = 20
+    BETWEEN = 21
+    IN = 22
+    LIKE = 23
+    ESCAPE = 24
+    IS = 25
+    NULL = 26
+    TRUE = 27
+    FALSE = 28
 
 
 KEYWORDS = {symbol.name: symbol for symbol in Symbol if symbol >= Symbol.AND}
 _SIGNS = {
     "=": Symbol.EQ,
     "<>": Symbol.NE,
+    "!=": Symbol.NE,
     "<": Symbol.LT,
     "<=": Symbol.LE,
     ">": Symbol.GT,
@@ -67,11 +70,12 @@ _SIGNS = {
     "-": Symbol.SUB,
     "*": Symbol.MUL,
     "/": Symbol.DIV,
+    "%": Symbol.REM,
     "(": Symbol.OPEN,
     ")": Symbol.CLOSE,
     ",": Symbol.COMMA,
 }
-_NAMES = {symbol: f"'{sign}'" for sign, symbol in _SIGNS.items()} | {
+_NAMES = {symbol: f"'{sign}'" for sign, symbol in reversed(_SIGNS.items())} | {
     Symbol.END: "the end",
     Symbol.IDENTIFIER: "an identifier",
     Symbol.STRING: "a string",
@@ -87,11 +91,12 @@ def describe(symbol: Symbol) -> str:
 # The catch-all at the end makes every character part of some match. `++` and `*+` are possessive.
 _TOKEN = re.compile(
     r"""[ \t\n\r\f]++
-    | (?P<word> (?: [A-Za-z_$] | [^\x00-\x7f] ) (?: [A-Za-z0-9_$] | [^\x00-\x7f] )*+ )
+    | (?P<word> (?: [A-Za-z_$] | [^\x00-\x7f] )
+        (?: [A-Za-z0-9_$] | [^\x00-\x7f] | \. (?= [A-Za-z_$] | [^\x00-\x7f] ) )*+ )
     | (?P<number> (?: 0[xX][0-9a-fA-F]++ | (?: [0-9]++ (?: \.[0-9]*+ )?+ | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )?+ )
         [A-Za-z0-9_$]*+ )
     | (?P<string> '[^']*+ (?: '' [^']*+ )*+ ' )
-    | (?P<sign> <> | <= | >= | [-=<>+*/(),] )
+    | (?P<sign> <> | != | <= | >= | [-=<>+*/%(),] )
     | (?P<wrong> . )""",
     re.VERBOSE | re.DOTALL,
 )
@@ -147,7 +152,8 @@ def _word(spelt: str, position: int) -> Token:
             return Token(keyword, None, position)
     else:
         for index, character in enumerate(spelt):
-            if unicodedata.category(character) not in (_PARTS if index else _STARTS) and not character.isascii():
+            allowed = _PARTS if index and spelt[index - 1] != "." else _STARTS
+            if not character.isascii() and unicodedata.category(character) not in allowed:
                 raise _wrong(character, position + index)
     if len(spelt) > NAME_BYTES_MAX // 4 and len(spelt.encode()) > NAME_BYTES_MAX:
         raise SelectorError("E_SELECTOR_LIMIT", f"identifier longer than {NAME_BYTES_MAX} bytes", position=position)
@@ -189,6 +195,10 @@ def _number(spelt: str, position: int) -> int | float:
 def _wrong(character: str, position: int) -> SelectorError:
     if character == "'":
         return SelectorError("E_SELECTOR_SYNTAX", "string without an end", position=position)
+    if character == '"':
+        return SelectorError(
+            "E_SELECTOR_SYNTAX", "strings are in single quotes: 'text', not \"text\"", position=position
+        )
     return SelectorError("E_SELECTOR_SYNTAX", f"{character!a} cannot stand here", position=position)
 
 

@@ -1,11 +1,14 @@
 """The operators on values, where None is NULL (docs/wire.md, "Program"). One place for tree and program.
 
-Two ints give an int (division truncates towards zero), or the nearest float where the exact result does not fit in
-64 bits; an int divided by int zero is NULL. A float operand makes it float arithmetic as in IEEE 754, except
-that a NaN is NULL. What is not a number makes NULL.
+Two ints give an int, or the nearest float where the exact result does not fit in 64 bits. Only their quotient may have
+a fraction: it is the quotient of the nearest floats then. A remainder has the sign of the dividend. An int divided by
+int zero is NULL. A float operand makes it float arithmetic as in IEEE 754, except that a NaN is NULL. What is not a
+number makes NULL. `divide_whole` is the quotient without its fraction that `/` was in version 1.
 
->>> divide(-7, 2), divide(7, 0), divide(7, 0.0), add(2**63 - 1, 1), add("a", 1)
-(-3, None, inf, 9.223372036854776e+18, None)
+>>> divide(10, 4), divide(10, 5), divide(7, 0), divide(7, 0.0), divide_whole(-7, 2)
+(2.5, 2, None, inf, -3)
+>>> remainder(-7, 3), remainder(7.5, -2), remainder(1, 0), add(2**63 - 1, 1), add("a", 1)
+(-1, 1.5, None, 9.223372036854776e+18, None)
 """
 
 import math
@@ -79,17 +82,34 @@ def _quotient(a: float, b: float) -> float | None:
     if type(a) is int and type(b) is int:
         if b == 0:
             return None
-        whole = abs(a) // abs(b)
-        return whole if (a < 0) == (b < 0) else -whole
+        return a // b if a % b == 0 else float(a) / float(b)
     if b == 0:  # Python raises where IEEE 754 has an answer
         return None if a == 0 else math.copysign(math.inf, a) * math.copysign(1.0, b)
     return a / b
+
+
+def _whole_quotient(a: float, b: float) -> float | None:
+    if type(a) is int and type(b) is int and b != 0:
+        whole = abs(a) // abs(b)
+        return whole if (a < 0) == (b < 0) else -whole
+    return _quotient(a, b)
+
+
+def _remainder(a: float, b: float) -> float | None:
+    if b == 0 or math.isinf(a):
+        return None
+    if type(a) is int and type(b) is int:
+        rest = abs(a) % abs(b)
+        return rest if a >= 0 else -rest
+    return math.fmod(a, b)
 
 
 add = _arithmetic(operator.add)
 subtract = _arithmetic(operator.sub)
 multiply = _arithmetic(operator.mul)
 divide = _arithmetic(_quotient)
+divide_whole = _arithmetic(_whole_quotient)
+remainder = _arithmetic(_remainder)
 
 
 def negate(a: Maybe) -> Maybe:

@@ -5,7 +5,7 @@ Chains (a AND b AND c) are read in a loop, so only parentheses, NOT and signs ne
 Conditions and values share one grammar; what must be a condition and what a number is checked when the operator is
 applied, which gives better messages than a grammar that keeps them apart.
 
-    loosest  1 OR   2 AND   3 NOT   4 = <> < <= > >= BETWEEN IN LIKE IS   5 + -   6 * /   7 sign   tightest
+    loosest  1 OR   2 AND   3 NOT   4 = <> < <= > >= BETWEEN IN LIKE IS   5 + -   6 * / %   7 sign   tightest
 
 >>> parse("NOT stock = 'XYZ'")
 Not(operand=Compare(op=<Op.EQ: 1>, left=Identifier(name='stock'), right=Literal(value='XYZ')))
@@ -22,6 +22,8 @@ from tidings.model.selector.lexer import Symbol, Token, describe, tokenize
 from tidings.model.selector.syntax import Expression, Identifier, Literal, Operator, static_kind
 from tidings.model.values import INT_MAX, INT_MIN, Kind
 
+VERSION = 2
+"""Of the language. What a version means never changes: a durable subscription may have been made in an earlier one."""
 DEPTH_MAX = 64
 """Levels of parentheses, NOT and signs inside each other."""
 CHOICES_MAX = 4096
@@ -40,20 +42,22 @@ _COMPARISONS = {
     Symbol.GE: Op.GE,
 }
 _SUMS = {Symbol.ADD: Operator.ADD, Symbol.SUB: Operator.SUB}
-_PRODUCTS = {Symbol.MUL: Operator.MUL, Symbol.DIV: Operator.DIV}
+_PRODUCTS = {Symbol.MUL: Operator.MUL, Symbol.DIV: Operator.DIV, Symbol.REM: Operator.REM}
+_PRODUCTS_1 = _PRODUCTS | {Symbol.DIV: Operator.WHOLE}
 
 
-def parse(text: str) -> Expression:
-    """The tree of a selector; blank text is TRUE."""
+def parse(text: str, version: int = VERSION) -> Expression:
+    """The tree of a selector; blank text is TRUE. In version 1 of the language `/` drops the fraction of ints."""
     tokens = tokenize(text)
     if len(tokens) == 1:
         return Literal(True)
-    return _Parser(tokens).selector()
+    return _Parser(tokens, _PRODUCTS_1 if version == 1 else _PRODUCTS).selector()
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], products: dict[Symbol, Operator]) -> None:
         self.tokens = tokens
+        self.products = products
         self.index = 0
         self.symbol = tokens[0].symbol  # of the token at `index`
         self.depth = 0
@@ -101,9 +105,7 @@ class _Parser:
         """Whatever an expression may begin with."""
         symbol = self.symbol
         if symbol is Symbol.IDENTIFIER:
-            token = self._advance()
-            assert isinstance(token.value, str)
-            return Identifier(token.value, position=token.position)
+            return self._identifier()
         if symbol is Symbol.OPEN:
             inside = self._nested(_OR, self._advance().position)
             self._expect(Symbol.CLOSE)
@@ -116,6 +118,19 @@ class _Parser:
         if symbol in _SUMS:
             return self._signed()
         return self._literal("a value")
+
+    def _identifier(self) -> Expression:
+        """A name, or EXISTS and a name in parentheses. (EXISTS is no keyword: properties may be called so.)"""
+        token = self._advance()
+        assert isinstance(token.value, str)
+        if self.symbol is not Symbol.OPEN or token.value.upper() != "EXISTS":
+            return Identifier(token.value, position=token.position)
+        self._advance()
+        name = self._expect(Symbol.IDENTIFIER)
+        self._expect(Symbol.CLOSE)
+        assert isinstance(name.value, str)
+        missing = syntax.IsNull(Identifier(name.value, position=name.position), position=token.position)
+        return syntax.Not(missing, position=token.position)
 
     def _signed(self) -> Expression:
         sign, _, position = self._advance()
@@ -162,7 +177,7 @@ class _Parser:
         return self._chain(syntax.Sum, left, _SUMS, _PRODUCT)
 
     def _product(self, left: Expression) -> Expression:
-        return self._chain(syntax.Product, left, _PRODUCTS, _SIGN)
+        return self._chain(syntax.Product, left, self.products, _SIGN)
 
     def _chain(
         self,
@@ -184,6 +199,7 @@ class _Parser:
         if symbol is not Symbol.EQ and symbol is not Symbol.NE:
             _ordered(left, describe(symbol))
             _ordered(right, describe(symbol))
+        _comparable(left, right)
         return self._end_comparison(syntax.Compare(_COMPARISONS[symbol], left, right, position=left.position))
 
     def _not_compare(self, left: Expression) -> Expression:
@@ -204,7 +220,6 @@ class _Parser:
 
     def _in(self, left: Expression) -> Expression:
         position = self._advance().position
-        operand = _identifier(left, "IN")
         self._expect(Symbol.OPEN)
         choices = [self._choice()]
         while self.symbol is Symbol.COMMA:
@@ -213,7 +228,7 @@ class _Parser:
                 raise SelectorError("E_SELECTOR_LIMIT", f"IN of more than {CHOICES_MAX} literals", position=position)
             choices.append(self._choice())
         self._expect(Symbol.CLOSE)
-        return self._end_comparison(syntax.In(operand, tuple(choices), position=left.position))
+        return self._end_comparison(syntax.In(left, tuple(choices), position=left.position))
 
     def _choice(self) -> Literal:
         if self.symbol not in _SUMS:
@@ -226,7 +241,6 @@ class _Parser:
 
     def _like(self, left: Expression) -> Expression:
         self._advance()
-        operand = _identifier(left, "LIKE")
         text, position = self._text("LIKE")
         if len(text) > PATTERN_MAX:
             raise SelectorError("E_SELECTOR_LIMIT", f"pattern longer than {PATTERN_MAX} characters", position=position)
@@ -238,7 +252,7 @@ class _Parser:
                 raise _literal_error("ESCAPE needs exactly one character", escape_position)
             if _ends_inside_escape(text, escape):
                 raise _literal_error("the pattern ends with its escape character", position)
-        return self._end_comparison(syntax.Like(operand, Pattern.parse(text, escape), position=left.position))
+        return self._end_comparison(syntax.Like(left, Pattern.parse(text, escape), position=left.position))
 
     def _text(self, after: str) -> tuple[str, int]:
         token = self.tokens[self.index]
@@ -252,12 +266,11 @@ class _Parser:
 
     def _is(self, left: Expression) -> Expression:
         self._advance()
-        operand = _identifier(left, "IS NULL")
         negated = self.symbol is Symbol.NOT
         if negated:
             self._advance()
         self._expect(Symbol.NULL)
-        test = self._end_comparison(syntax.IsNull(operand, position=left.position))
+        test = self._end_comparison(syntax.IsNull(left, position=left.position))
         return syntax.Not(test, position=left.position) if negated else test
 
     def _end_comparison(self, node: Expression) -> Expression:
@@ -306,10 +319,11 @@ def _ordered(node: Expression, user: str) -> Expression:
     return node
 
 
-def _identifier(node: Expression, user: str) -> Identifier:
-    if not isinstance(node, Identifier):
-        raise _type_error(f"{user} needs an identifier on its left", node.position)
-    return node
+def _comparable(left: Expression, right: Expression) -> None:
+    """Refuses a boolean beside a number or a string: the comparison would never be true."""
+    kinds = static_kind(left), static_kind(right)
+    if None not in kinds and kinds.count(Kind.BOOL) == 1:
+        raise _type_error("a boolean is only compared with booleans", right.position)
 
 
 def _ends_inside_escape(text: str, escape: str) -> bool:

@@ -1,12 +1,14 @@
 """A selector as a program for a stack machine: what the kernel runs where constraints cannot decide.
 
-`assemble` writes the bytes of docs/wire.md, "Program". `Program` reads and runs them; it is the reference for the
-kernel's machine. Every code takes a fixed number of values, so whether the stack runs empty or over is known when the
-program is read, and running it checks nothing.
+`assemble` writes the bytes of docs/wire.md, "Program". `SelectorProgram` reads and runs them; it is the reference for
+the kernel's machine. Every code takes a fixed number of values, so whether the stack runs empty or over is known when
+the program is read, and running it checks nothing. Stores keep programs, so a code never changes its meaning: DIV drops
+the fraction of ints, as `/` did in version 1 of the language; QUOT is what `/` means now.
 
 >>> from tidings.model.selector.parser import parse
 >>> code = assemble(parse("price > 2 * cost"))
->>> code.hex(" "), Program(code).run({"price": 7, "cost": 3}), Program(code).run({"price": 7})
+>>> program = SelectorProgram(code)
+>>> code.hex(" "), program.run({"price": 7, "cost": 3}), program.run({"price": 7})
 ('02 05 70 72 69 63 65 01 02 04 02 04 63 6f 73 74 06 0c', True, None)
 """
 
@@ -25,10 +27,12 @@ from tidings.model.selector.operations import (
     Properties,
     add,
     divide,
+    divide_whole,
     multiply,
     negate,
     read,
     relate,
+    remainder,
     subtract,
     truth,
 )
@@ -76,9 +80,18 @@ class Code(IntEnum):
     NOT = 17
     AND = 18
     OR = 19
+    QUOT = 20
+    REM = 21
 
 
-_ARITHMETIC = {Operator.ADD: Code.ADD, Operator.SUB: Code.SUB, Operator.MUL: Code.MUL, Operator.DIV: Code.DIV}
+_ARITHMETIC = {
+    Operator.ADD: Code.ADD,
+    Operator.SUB: Code.SUB,
+    Operator.MUL: Code.MUL,
+    Operator.DIV: Code.QUOT,
+    Operator.REM: Code.REM,
+    Operator.WHOLE: Code.DIV,
+}
 _UNARY = frozenset((Code.NEG, Code.IN, Code.LIKE, Code.ISNULL, Code.NOT))
 
 
@@ -209,7 +222,7 @@ def run(code: bytes, properties: Properties) -> bool | None:
 def _read_instruction(reader: Reader) -> tuple[Code, Operand]:
     start = reader.position
     number = reader.take(1, "a code")[0]
-    if not Code.CONST <= number <= Code.OR:
+    if not Code.CONST <= number <= Code.REM:
         raise _refused("E_CODEC_PROGRAM", f"unknown instruction {number}", start)
     code = Code(number)
     match code:
@@ -270,7 +283,9 @@ _BINARY: dict[Code, Callable[[Maybe, Maybe], Maybe]] = {
     Code.ADD: add,
     Code.SUB: subtract,
     Code.MUL: multiply,
-    Code.DIV: divide,
+    Code.DIV: divide_whole,
+    Code.QUOT: divide,
+    Code.REM: remainder,
     Code.AND: _and,
     Code.OR: _or,
     **{Code[op.name]: _relation(op) for op in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)},

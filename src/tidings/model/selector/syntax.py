@@ -1,6 +1,6 @@
 """The tree a selector's text becomes.
 
-A tree is canonical: chains of AND, OR, `+ -` and `* /` are one flat node (so a long chain is not a deep tree), a sign
+A tree is canonical: chains of AND, OR, `+ -` and `* / %` are one flat node (so a long chain is not a deep tree), a sign
 before a number is part of the number, and `x NOT IN (...)` is NOT of `x IN (...)`. The functions at the end of this
 file build such trees; two texts that differ only in spelling give equal trees. Positions (offset of the first
 character) take no part in equality.
@@ -23,12 +23,14 @@ from tidings.model.values import Kind, Value, kind
 
 
 class Operator(StrEnum):
-    """Arithmetic, and the two signs."""
+    """Arithmetic, and the two signs. WHOLE drops the fraction of ints, as `/` did in version 1 of the language."""
 
     ADD = "+"
     SUB = "-"
     MUL = "*"
     DIV = "/"
+    REM = "%"
+    WHOLE = "DIV"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class Sum(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Product(_Node):
-    """`first` and then, from left to right, what it is multiplied with or divided by."""
+    """`first` and then, from left to right, what it is multiplied with or divided by, with or without the remainder."""
 
     first: "Expression"
     rest: tuple[tuple[Operator, "Expression"], ...]
@@ -95,19 +97,19 @@ class Between(_Node):
 
 @dataclass(frozen=True, slots=True)
 class In(_Node):
-    operand: Identifier
+    operand: "Expression"
     choices: tuple[Literal, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Like(_Node):
-    operand: Identifier
+    operand: "Expression"
     pattern: Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull(_Node):
-    operand: Identifier
+    operand: "Expression"
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,8 @@ class ClientNode(Protocol):
 
     def connected(self, connection: int, principal: Principal, client_id: str) -> None: ...
 
+    def published_by(self, now_ms: int, connection: int, number: int, address: str) -> None: ...
+
     def asked(self, now_ms: int, connection: int, request: Request) -> None: ...
 
     def lost(self, connection: int) -> None: ...
@@ -182,11 +184,13 @@ class ClientSessions:
         asks = not self._open or (admission is not None and admission.refuses)
         self._plane.log_in(client.connection, limits.frame_bytes_max, asks)
         client.skew, delta_ms = self._clocks.watch(client.connection, client.session, login.hello, now.wall_ms)
+        publisher = next(self._options.publishers)
+        self._node.published_by(now.wall_ms, client.connection, publisher, client.address)
         welcome = client.session.welcome(
             {
                 "server": self._options.name,
                 "broker": self._settings.broker_id,
-                "publisher": next(self._options.publishers),
+                "publisher": publisher,
                 "time_ms": now.wall_ms,
                 "delta_ms": delta_ms,
                 "frame_max": limits.frame_bytes_max,

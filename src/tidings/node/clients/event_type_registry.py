@@ -15,6 +15,7 @@ from tidings.node.completions import AnswerRequest
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.network.network import Network
 from tidings.node.network.notes import TYPE_NOTE
+from tidings.node.observed_plane import InterestChange
 from tidings.routing.hermes.codec import decode_types, encode_types
 from tidings.routing.scheme import Then
 
@@ -39,6 +40,9 @@ class EventTypeRegistry(Protocol):
 
     def unadvertise(self, name: str) -> None: ...
 
+    def take_changed(self) -> set[str]:
+        """Returns the types whose form is another since the last call, or is not known any more."""
+
 
 class LocalEventTypes:
     """Of a broker that stands alone."""
@@ -53,9 +57,9 @@ class LocalEventTypes:
         stored = [value for key, value in recovered.notes.items() if key.startswith(f"{TYPE_NOTE}:") and value]
         self._tree.add_all({one.name: one for value in stored for one in decode_types(value)}.values())
 
-    def changed(self, interests: list[tuple[bool, bytes]]) -> None:
+    def changed(self, interests: list[InterestChange]) -> None:
         """Subscriptions came and went."""
-        for added, predicate in interests:
+        for added, predicate, _ in interests:
             if (typed := typed_interest(decode_predicate(predicate))) is not None:
                 self._subscribed[typed[0]] += 1 if added else -1
 
@@ -83,6 +87,9 @@ class LocalEventTypes:
 
     def unadvertise(self, name: str) -> None:
         self._advertised[name] -= 1
+
+    def take_changed(self) -> set[str]:
+        return set()  # what is advertised cannot be removed
 
     def _add(self, event_type: EventType) -> None:
         if self._tree.add(event_type):
@@ -137,6 +144,10 @@ class NetworkEventTypes:
     def unadvertise(self, name: str) -> None:
         self._network.scheme_forwarding.typed(lambda events, now: events.unadvertise_type(now, name))
 
+    def take_changed(self) -> set[str]:
+        assert self._network.scheme_forwarding.events is not None
+        return self._network.scheme_forwarding.events.take_changed()
+
     def _note(self, answer: AnswerRequest, error: TidingsError | None) -> None:
         """The network has answered."""
         if error is not None:
@@ -172,3 +183,6 @@ class NoEventTypes:
         self.get(name, then)
 
     def unadvertise(self, name: str) -> None: ...
+
+    def take_changed(self) -> set[str]:
+        return set()

@@ -13,16 +13,18 @@ from typing import assert_never
 from tidings.errors import SecurityError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message
 from tidings.model.destination import NAME_BYTES_MAX
-from tidings.model.event_type import EventType, EventTypeError, TypeTree
+from tidings.model.event_type import AttributeType, EventType, EventTypeError, TypeTree
 from tidings.model.event_type_json import types_to_json
 from tidings.model.event_type_topics import path_of, pattern_of, topic_of
 from tidings.model.message import reserved
 from tidings.model.selector import Selector
+from tidings.model.selector.kinds import check_kinds
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.event_type_registry import EventTypeRegistry
 from tidings.node.clients.session import Connection
 from tidings.node.completions import AnswerRequest
 from tidings.node.mailboxes.backpressure import Backpressure
+from tidings.node.plane import Plane
 from tidings.node.requests import (
     AddType,
     AdvertiseType,
@@ -34,15 +36,18 @@ from tidings.node.requests import (
     TypeDeskRequest,
     UnadvertiseType,
 )
+from tidings.routing.scheme import Then
 
 Chain = tuple[EventType, ...]
+KINDS = tuple(AttributeType)  # their numbers in the plane are their places
 ADVERTISED_MAX = 1000  # types that one connection publishes
 OPERATIONS = ("define", "advertise", "publish", "subscribe")
 
 
 class EventTypeRequests:
-    def __init__(self, book: EventTypeRegistry, outbox: AnswerBatch, backpressure: Backpressure) -> None:
-        self._book, self._outbox, self._backpressure = book, outbox, backpressure
+    def __init__(self, book: EventTypeRegistry, outbox: AnswerBatch, backpressure: Backpressure, plane: Plane) -> None:
+        self._book, self._outbox, self._backpressure, self._plane = book, outbox, backpressure, plane
+        self._publishers: dict[str, set[Connection]] = {}  # of types: connections whose events the plane lets through
 
     def carry_out(self, client: Connection, request: TypeDeskRequest) -> None:
         match request:
@@ -57,13 +62,11 @@ class EventTypeRequests:
             case ShowTypes(receipt, name):
                 self._known(client, receipt, name, lambda chain: self._show(client, receipt, chain))
             case AdvertiseType(receipt, name):
-                waiting = ("advertising", client.number, name)  # events that follow must not overtake it
-                self._backpressure.hold(client.number, waiting)
-                done = partial(self._backpressure.release, waiting)
-                self._known(client, receipt, name, lambda chain: self._advertise(client, receipt, chain, done), done)
+                self._advertise(client, name, partial(self._answer_advertised, client, receipt, name))
             case UnadvertiseType(receipt, name):
-                if client.advertised.pop(name, None) is None:
+                if (ended := client.advertised.pop(name, None)) is None:
                     raise UsageError("E_TYPE_UNADVERTISED", f"this connection does not advertise event type {name!r}")
+                self._stop(client, name, ended)
                 self._book.unadvertise(name)
                 self._done(client, receipt)
             case _:
@@ -91,13 +94,45 @@ class EventTypeRequests:
         if self._book.chain(path[-1]) != tuple(tree):
             reason = f"event type {path[-1]!r} was removed, and perhaps added in another form: advertise it again"
             raise EventTypeError("E_TYPE_REDEFINED", reason)
-        if problems := tree.check(path[-1], decoded.properties):
+        problems = tree.check(path[-1], decoded.properties)
+        if decoded.type != path[-1]:
+            reason = f"JMSType of an event of type {path[-1]!r} must be the type's name, not {decoded.type!r}"
+            problems.append(EventTypeError("E_EVENT_TYPE", reason))
+        if problems:
             raise EventTypeError(problems[0].code, "; ".join(one.reason for one in problems))
+
+    def imply(self, client: Connection, message: bytes, then: Then) -> bool:
+        """Publishing to the topic of a type advertises it, for clients of protocols that know no types; `then` goes on.
+        False: the connection advertises the type already."""
+        path = path_of(decode_message(message).destination.name)
+        name = path[-1] if path else ""
+        if not name or name in client.advertised:
+            return False
+        if name in client.implied:
+            client.implied[name].append(then)
+            return True
+        client.implied[name] = [then]
+
+        def go_on(error: TidingsError | None) -> None:
+            for one in client.implied.pop(name):
+                one(error)
+
+        self._advertise(client, name, go_on)
+        return True
 
     def lost(self, client: Connection) -> None:
         for name in client.advertised:
             self._book.unadvertise(name)
+            self._forget(client, name)
         client.advertised.clear()
+
+    def settle(self) -> None:
+        """The end of a turn: events of a type that has another form now are looked at again one by one (`check`)."""
+        for name in self._book.take_changed():
+            chain = self._book.chain(name)
+            for client in tuple(self._publishers.get(name, ())):
+                if tuple(tree := client.advertised[name]) != chain:
+                    self._stop(client, name, tree)
 
     # --- one request each -----------------------------------------------------------------------------------------
 
@@ -121,26 +156,51 @@ class EventTypeRequests:
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may do nothing with {_named(chain)}")
         self._done(client, receipt, chain)
 
-    def _advertise(self, client: Connection, receipt: int, chain: Chain, settled: Callable[[], None]) -> None:
+    def _advertise(self, client: Connection, name: str, then: Then) -> None:
+        """Events that follow wait meanwhile: they must not overtake it."""
+        waiting = ("advertising", client.number, name)
+        self._backpressure.hold(client.number, waiting)
+
+        def done(error: TidingsError | None) -> None:
+            if not client.gone:
+                then(error)
+            self._backpressure.release(waiting)
+
+        def found(error: TidingsError | None) -> None:
+            if error is not None or client.gone:
+                done(error)
+                return
+            try:
+                if self._may_advertise(client, self._book.chain(name)):
+                    self._book.advertise(name, advertised)
+                    return
+            except TidingsError as wrong:
+                error = wrong
+            done(error)
+
+        def advertised(error: TidingsError | None) -> None:
+            done(self._advertised(client, name) if error is None else error)
+
+        self._book.get(name, found)
+
+    def _may_advertise(self, client: Connection, chain: Chain) -> bool:
+        """False: it does already, in this form."""
         self._need(client, "advertise", chain)
         name = chain[-1].name
         if name in client.advertised and tuple(client.advertised[name]) == chain:
-            self._done(client, receipt, chain)
-            settled()
-            return
+            return False
         if len(client.advertised) >= ADVERTISED_MAX and name not in client.advertised:
             raise UsageError("E_TYPE_ADVERTISED", f"a connection advertises at most {ADVERTISED_MAX} event types")
+        return True
 
-        def advertised(error: TidingsError | None) -> None:
-            settled()
-            if error is None:
-                error = self._advertised(client, receipt, name)
-            if error is not None:
-                self._outbox.answer(client.number, Failed(receipt, error))
+    def _answer_advertised(self, client: Connection, receipt: int, name: str, error: TidingsError | None) -> None:
+        if error is None:
+            tree = client.advertised[name]
+            self._done(client, receipt, (*_ancestors(tree, name), tree[name]))
+        else:
+            self._outbox.answer(client.number, Failed(receipt, error))
 
-        self._book.advertise(name, advertised)
-
-    def _advertised(self, client: Connection, receipt: int, name: str) -> TidingsError | None:
+    def _advertised(self, client: Connection, name: str) -> TidingsError | None:
         """In the form that the type has now, which need not be the one it had when it was asked for."""
         chain, wrong = self._book.chain(name), None
         try:
@@ -152,9 +212,27 @@ class EventTypeRequests:
         if client.gone or wrong is not None or name in client.advertised:  # each counts once
             self._book.unadvertise(name)
         if not client.gone and wrong is None:
-            client.advertised[name] = TypeTree(chain)
-            self._done(client, receipt, chain)
+            if (former := client.advertised.get(name)) is not None:
+                self._stop(client, name, former)
+            client.advertised[name] = tree = TypeTree(chain)
+            self._publishers.setdefault(name, set()).add(client)
+            declared = [(one, KINDS.index(kind), False) for one, kind in tree.attributes(name).items()]
+            self._plane.advertise_event(client.number, topic_of(_path(chain)), name, declared)
         return wrong
+
+    def _stop(self, client: Connection, name: str, tree: TypeTree) -> None:
+        """The plane lets no events of a type through any more."""
+        if self._forget(client, name):
+            self._plane.withdraw_event(client.number, topic_of(_path((*_ancestors(tree, name), tree[name]))))
+
+    def _forget(self, client: Connection, name: str) -> bool:
+        clients = self._publishers.get(name, set())
+        if client not in clients:
+            return False
+        clients.remove(client)
+        if not clients:
+            del self._publishers[name]
+        return True
 
     # --- common to them -------------------------------------------------------------------------------------------
 
@@ -164,20 +242,17 @@ class EventTypeRequests:
         receipt: int,
         name: str,
         then: Callable[[Chain], None],
-        failed: Callable[[], None] = lambda: None,
     ) -> None:
         """Go on with the type and its ancestors, or say why not."""
 
         def found(error: TidingsError | None) -> None:
             if client.gone:
-                failed()
                 return
             try:
                 if error is not None:
                     raise error
                 then(self._book.chain(name))
             except TidingsError as wrong:
-                failed()
                 self._outbox.answer(client.number, Failed(receipt, wrong))
 
         self._book.get(name, found)
@@ -216,8 +291,10 @@ def _check_depth(chain: Chain) -> None:
 
 
 def _check_selector(chain: Chain, text: str) -> None:
-    """A filter asks only for attributes that every event of the type has."""
+    """A filter asks only for attributes that every event of the type has, and compares each with values of its kind."""
     declared = TypeTree(chain).attributes(chain[-1].name)
-    for name in sorted(Selector(text).identifiers):
+    selector = Selector(text)
+    for name in sorted(selector.identifiers):
         if name not in declared and not reserved(name):
             raise EventTypeError("E_EVENT_UNKNOWN", f"event type {chain[-1].name!r} has no attribute {name!r}")
+    check_kinds(selector.tree, {name: type.kind for name, type in declared.items()})

@@ -33,7 +33,7 @@ NEVER = LastCommit()
 
 
 def owner_of(key: str) -> str:
-    """The user, whose name comes first (`Transactions.commit`)."""
+    """The user, whose name comes first (`OpenTransactions.commit`)."""
     return key.partition("/")[0]
 
 

@@ -37,16 +37,16 @@ class Publications:
         self._journal, self._outbox, self._backpressure, self._settings = journal, outbox, backpressure, settings
         self._network = network
 
-    def message(self, event: Published) -> None:
+    def message(self, now_ms: int, event: Published) -> None:
         """A message that mailboxes wait for."""
         outcome = ConfirmPublication(event.connection, event.receipt)
         try:
-            self._post(event, outcome)
+            self._post(now_ms, event, outcome)
         except TidingsError as error:
             self._outbox.refused(event.connection, event.receipt, error.alone())
 
     def refuse(self, connection: int, receipt: int, error: TidingsError) -> None:
-        """A message could not be written (`Alone`)."""
+        """A message could not be written (`SoloPublisher`)."""
         self._outbox.refused(connection, receipt, error)
 
     def arrived(self, event: RemoteMessage) -> None:
@@ -64,11 +64,15 @@ class Publications:
         is for both."""
         assert self._network is not None
         if isinstance(event, PublishedToRouters):
-            self._network.store_and_forward.accept(event.message, event.routers, event.expires_ms)
+            if refusal := self._network.first_sync.refusal():
+                self._outbox.refused(event.connection, event.receipt, refusal)
+                return
+            repeated = self._service.publish_dedup.perhaps(event.message[ID], event.perhaps_sent)
+            self._network.store_and_forward.accept(event.message, event.routers, event.expires_ms, repeated=repeated)
         else:
             self._enter(self._network, now_ms, event.message, event.connection)
         try:
-            repeated = self._post(event, None)
+            repeated = self._post(now_ms, event, None)
         except TidingsError as error:
             self._journal.then(ConfirmEntry(event.connection, event.receipt, refusal=error.alone()))
         else:
@@ -105,8 +109,13 @@ class Publications:
         if self._crowded(1.0):
             self._backpressure.hold(connection, CROWD)
 
-    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> PublicationStored:
+    def prepare(
+        self, now_ms: int, connection: int | None, message: bytes, mailboxes: list[Mailbox]
+    ) -> PublicationStored:
         """Journal the message if need be; returns what is to be published once that is safe."""
+        persistent = message[1] & PERSISTENT and not message[1] & QUEUE
+        if persistent and self._network is not None and (refusal := self._network.first_sync.refusal()):
+            raise refusal
         offer = self._service.prepare(message, mailboxes, expires_ms_of(message), connection)
         return PublicationStored(now_ms, connection, message, offer, enters=self._abroad(message))
 
@@ -121,10 +130,14 @@ class Publications:
 
     def publish_event(self, event: PublishEvent, error: TidingsError | None) -> None:
         receipt, publication = event
-        if error is None:
+        if publication.connection is None:
+            if error is None:
+                self.publish(publication)
+        elif error is None:
             self.publish(publication)
             self._outbox.accepted(publication.connection, receipt)
         else:
+            self._service.abandon(publication.offer)
             self._outbox.refused(publication.connection, receipt, error)
 
     def relieve(self, now_ms: int) -> None:
@@ -139,13 +152,20 @@ class Publications:
         if self._backpressure.holding(LINKS) and not (self._network and self._network.scheme_forwarding.congested(0.5)):
             self._backpressure.release(LINKS)
 
-    def _post(self, event: Published | PublishedToRouters | PublishedToScheme, outcome: Outcome | None) -> bool:
+    def _post(
+        self, now_ms: int, event: Published | PublishedToRouters | PublishedToScheme, outcome: Outcome | None
+    ) -> bool:
         """`MailboxService.accept` for a publisher, which must wait if there is too much."""
         try:
+            mailboxes = self._mailboxes.for_message(event.message, event.sinks)
+            message, expires_ms = event.message, event.expires_ms
+            if self._mailboxes.limited and not self._service.publish_dedup.is_copy(message[ID], event.perhaps_sent):
+                self._service.limits.admit([(len(message), mailboxes)])
+                message, expires_ms = self._service.limits.shortened(now_ms, message, expires_ms, mailboxes)
             return self._service.accept(
-                event.message,
-                self._mailboxes.for_message(event.message, event.sinks),
-                expires_ms=event.expires_ms,
+                message,
+                mailboxes,
+                expires_ms=expires_ms,
                 publisher=event.connection,
                 perhaps_sent=event.perhaps_sent,
                 outcome=outcome,
@@ -154,9 +174,9 @@ class Publications:
             if self._crowded(1.0):
                 self._backpressure.hold(event.connection, CROWD)
 
-    def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
+    def _enter(self, network: Network, now_ms: int, message: bytes, connection: int | None) -> None:
         network.scheme_forwarding.enter(now_ms, message, connection)
-        if network.scheme_forwarding.congested(1.0) and connection in self._outbox.connected:
+        if connection is not None and network.scheme_forwarding.congested(1.0) and connection in self._outbox.connected:
             self._backpressure.hold(connection, LINKS)
 
     def _abroad(self, message: bytes) -> bool:
@@ -168,7 +188,7 @@ class Publications:
             return True
         if self._network.scheme_forwarding.events is not None and is_event(message):
             self._network.event_custody.accept(message)
-        elif routers := self._plane.destinations(message):
+        if routers := self._plane.destinations(message):
             self._network.store_and_forward.accept(message, routers, expires_ms_of(message))
         return False
 

@@ -44,6 +44,10 @@ class PublishDedup:
                 del self._moved[next(iter(self._moved))]
         return said or (bool(self._moved) and publisher in self._moved)
 
+    def is_copy(self, message_id: bytes, said: bool) -> bool:
+        """True if a message was sent before, and is stored or on its way to the disk."""
+        return self.perhaps(message_id, said) and (message_id in self.recent or message_id in self.under_way)
+
     def is_safe(self, message_id: bytes) -> bool:
         """True if a message that may have been sent before was, and is stored."""
         safe = message_id in self.recent

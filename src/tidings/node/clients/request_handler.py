@@ -6,6 +6,7 @@ from tidings.delivery.mailbox import MailboxKind
 from tidings.errors import LimitError, SecurityError, UsageError
 from tidings.model.destination import Destination
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.consumers import Consumers
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.queue_requests import Queues
@@ -52,12 +53,15 @@ class RequestHandler:
         outbox: AnswerBatch,
         settings: NodeSettings,
         publishing: Publications,
+        records: ClientRecords,
     ) -> None:
         self._service, self._journal, self._outbox = service, journal, outbox
         self.queues = Queues(plane, service, journal, outbox)
         self.consuming = Consumers(plane, service, journal, outbox, settings)
         self.subscriptions = Subscriptions(plane, service, journal, outbox, settings)
-        self.transactions = OpenTransactions(plane, service, journal, outbox, settings, self.subscriptions, publishing)
+        self.transactions = OpenTransactions(
+            plane, service, journal, outbox, settings, self.subscriptions, publishing, records
+        )
 
     def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
         match request:

@@ -1,5 +1,6 @@
 """One client connection as the node knows it: its subscriptions, and its transactions."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -58,11 +59,12 @@ class OpenTransaction:
     messages: list[bytes] = field(default_factory=list)
     acks: list[tuple[Mailbox, list[BacklogPosition]]] = field(default_factory=list)  # with nobody until its end
     returned: list[Returned] = field(default_factory=list)
+    records: dict[str, bytes] = field(default_factory=dict)  # of the client, from the commit on
     bytes: int = 0
     failure: TidingsError | None = None  # the first thing that went wrong: commit will say so
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Connection:
     number: int
     principal: Principal
@@ -71,6 +73,9 @@ class Connection:
     transactions: dict[int, OpenTransaction] = field(default_factory=dict)
     temporary: dict[str, Mailbox] = field(default_factory=dict)  # queues that end with it, by name
     advertised: dict[str, TypeTree] = field(default_factory=dict)  # event types that it publishes, with their ancestors
+    implied: dict[str, list[Callable[[TidingsError | None], None]]] = field(
+        default_factory=dict
+    )  # types whose events wait
     gone: bool = False  # what was asked for on its behalf is to be undone
 
     def subscription(self, number: int) -> Subscription:

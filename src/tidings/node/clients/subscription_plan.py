@@ -26,6 +26,7 @@ class SubscriptionPlan:
     name: str  # of the mailbox
     accepts: Callable[[bytes], bool] | None  # what it may get of what waits: by its selector (queues), by its rule's
     asked: bytes = b""  # of a durable subscription: the predicate without the rule's selector
+    formerly: bytes = b""  # the same as version 1 of the language read it, if it did so differently
 
 
 def plan(request: Subscribe, client_id: str, connection: int, principal: Principal) -> SubscriptionPlan:
@@ -53,7 +54,16 @@ def plan(request: Subscribe, client_id: str, connection: int, principal: Princip
     if not request.durable:
         return SubscriptionPlan(str(pattern), predicate, kind, name, None)
     asked = encode_predicate(predicate_of(pattern, Selector(request.selector))) if restriction else predicate
-    return SubscriptionPlan(str(pattern), predicate, kind, name, accepts(Selector(restriction)), asked)
+    formerly = encode_predicate(predicate_of(pattern, Selector(request.selector, version=1)))
+    return SubscriptionPlan(
+        str(pattern),
+        predicate,
+        kind,
+        name,
+        accepts(Selector(restriction)),
+        asked,
+        b"" if formerly == asked else formerly,
+    )
 
 
 def restricted(selector: Selector, restriction: str) -> Selector:

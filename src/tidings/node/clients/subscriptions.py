@@ -5,6 +5,7 @@ from typing import assert_never
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.forwarder import DirectSink
+from tidings.model.destination import Destination
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.session import Connection, DirectSubscription, MailboxSubscription, Subscription
 from tidings.node.clients.subscription_plan import (
@@ -107,6 +108,8 @@ class Subscriptions:
                     raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
                 client.temporary[wanted.name] = self._mailboxes.make(wanted.name, kind, wanted.predicate)
                 return client.temporary[wanted.name]
+            if kind is MailboxKind.QUEUE:
+                return self._mailboxes.queue(Destination.parse(wanted.name))
             return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
         if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
             # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.

@@ -3,6 +3,7 @@
 from tidings.errors import LimitError, TidingsError, UsageError
 from tidings.model.values import Value
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.client_records import ClientRecords, notes_of
 from tidings.node.clients.consumers import give_back
 from tidings.node.clients.idempotent_commit import DIGEST_MAX, IdempotentCommit
 from tidings.node.clients.publications import Publications
@@ -26,11 +27,12 @@ class OpenTransactions:
         settings: NodeSettings,
         subscriptions: Subscriptions,
         publishing: Publications,
+        records: ClientRecords,
     ) -> None:
         self.once = IdempotentCommit()
         self._plane, self._service, self._journal = plane, service, journal
         self._outbox, self._settings = outbox, settings
-        self._subscriptions, self._publishing = subscriptions, publishing
+        self._subscriptions, self._publishing, self._records = subscriptions, publishing, records
         self._bytes = 0  # of messages in all that are open
 
     def begin(self, client: Connection, request: Begin) -> None:
@@ -78,17 +80,22 @@ class OpenTransactions:
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
             place, late = self._service.mailboxes.for_message, request.drops_late
             targets = [place(one, self._plane.match(one), drops_late=late) for one in transaction.messages]
+            self._service.limits.admit(zip(map(len, transaction.messages), targets, strict=True))
         except TidingsError:
             self._failed(client, request, transaction)
             raise
         publications = tuple(
             [
-                self._publishing.prepare(now_ms, client.number, message, mailboxes)
+                self._publishing.prepare(
+                    now_ms, client.number, self._service.limits.dated(now_ms, message, mailboxes), mailboxes
+                )
                 for message, mailboxes in zip(transaction.messages, targets, strict=True)
             ]
         )
         for mailbox, places in transaction.acks:
             self._service.finished_if_written(mailbox, [place.seq for place in places])
+        for note in notes_of(client.client_id, transaction.records):
+            self._journal.message(note, 0)
         if key:
             note = self.once.begin(key, request.number, self._service.take_seq(), request.digest)
             self._journal.message(note, 0)
@@ -99,6 +106,8 @@ class OpenTransactions:
         if error is not None:
             if commit.key:
                 self.once.failed(commit.key, commit.before)
+            for publication in commit.publications:
+                self._service.abandon(publication.offer)
             self._failed(commit.client, commit.request, commit.transaction)
             self._outbox.answer(commit.client.number, Failed(commit.request.receipt, error))
             return
@@ -106,6 +115,8 @@ class OpenTransactions:
         for mailbox, places in commit.transaction.acks:
             for place in places:
                 mailbox.finish(place.seq)
+        for name, value in commit.transaction.records.items():
+            self._records.set(commit.client.client_id, name, value)
         for returned in commit.transaction.returned:
             give_back(self._service, returned)
         for publication in commit.publications:

@@ -17,6 +17,7 @@ from tidings.node.effects import Log
 from tidings.node.mailboxes.mailbox_table import MailboxTable
 
 EXPIRED, REJECTED, TOO_OFTEN = "expired", "rejected by its consumer", "delivered too often"
+OVERFLOWED = "its queue was full"
 ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
 
 
@@ -91,10 +92,18 @@ class DeadLetters:
         except TidingsError as error:
             self._kept(mailbox, place, cause, error)
         else:
-            if letter.destination == self._grave:
+            grave = self._grave_of(mailbox)
+            again = (
+                cause == OVERFLOWED and CAUSE in letter.properties
+            )  # full graves must not fill each other without end
+            if letter.destination == grave or again:
                 self._die_twice(mailbox, place, cause)
                 return
-            self.buried += self._relocate(_marked(letter, cause), self._grave, FinishMove(mailbox, place, cause))
+            self.buried += self._relocate(_marked(letter, cause), grave, FinishMove(mailbox, place, cause))
+
+    def _grave_of(self, mailbox: Mailbox) -> Destination:
+        own = None if mailbox.quota is None else mailbox.quota.policy.dead_letters
+        return own or self._grave
 
     def _kept(self, mailbox: Mailbox, place: BacklogPosition, cause: str, error: TidingsError) -> None:
         """Better delivered too often than lost, but not unnoticed."""
@@ -124,7 +133,7 @@ class DeadLetters:
     def _relocate(self, message: Message, target: Destination, move: FinishMove) -> bool:
         try:
             moved = encode_message(altered(message, destination=target))
-            queue = self._mailboxes.queue(target)
+            queue = self._mailboxes.queue(target, may_make=True)
         except TidingsError as error:  # no more mailboxes, or more than a message can hold
             self.finish_move(move, error)
             return False

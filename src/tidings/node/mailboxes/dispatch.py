@@ -41,7 +41,7 @@ class Dispatch:
                 consumer.credit += len(tags)
                 tags = [0] * len(tags)
             self._plane.deliver(consumer.connection, consumer.subscription, attempts, tags, messages)
-            self._tracking.delivered(now_ms, mailbox, messages)
+            self._tracking.delivered(now_ms, mailbox, consumer.connection, messages)
         if mailbox.expired:
             self._service.late(mailbox, mailbox.expired)
         self._consuming.drained(mailbox)

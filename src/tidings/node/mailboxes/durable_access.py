@@ -8,6 +8,9 @@ stays, and comes should a rule admit it again.
 A shared one belongs to all its subscribers, whose rules may differ. None of them takes away what another may have: only
 a user that may manage its topic, and is its only user, narrows it. For everybody else it collects all that was asked
 for, and each gets what their rule admits, as from a queue.
+
+What a store keeps means what it meant, also when the language of selectors has got another version since. If the
+subscriber comes back with the same text, the mailbox keeps what waits and is filled by the text's present meaning.
 """
 
 from tidings.delivery.mailbox import Mailbox, MailboxKind
@@ -25,7 +28,7 @@ def fits(mailboxes: MailboxTable, mailbox: Mailbox, wanted: SubscriptionPlan, pr
         if not mailbox.asked or alone:  # empty: of a store that did not keep it
             mailboxes.refit(mailbox, predicate, wanted.asked)
         return True
-    if (mailbox.asked or predicate) != wanted.asked:
+    if (mailbox.asked or predicate) not in (wanted.asked, wanted.formerly):
         return False
     narrowed = alone or (not mailbox.consumers and principal.may("manage", wanted.destination))
     mailboxes.refit(mailbox, wanted.predicate if narrowed else wanted.asked, wanted.asked)

@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from tidings.delivery.backlog import BacklogPosition
+from tidings.delivery.last_values import LastValues
 from tidings.delivery.mailbox import NEW, PERHAPS_SEEN, Consumer, Mailbox, MailboxKind, Tries
 from tidings.delivery.message_cache import MessageCache
 from tidings.delivery.store import TARGETS_MAX, Acked, Attached, Counted, Detached, Recovered, Stored
 from tidings.errors import TidingsError
+from tidings.kernel.codec import decode_message
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.publish_dedup import PublishDedup, copy_refused
 from tidings.node.completions import ConfirmPublication, ConfirmRepeat, FinishMove, Offer, OfferMessage, Outcome
@@ -27,6 +29,7 @@ from tidings.node.mailboxes.expiry import Expiry
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_table import MailboxTable
 from tidings.node.mailboxes.memory_limits import MemoryLimits
+from tidings.node.mailboxes.queue_limits import QueueLimits
 from tidings.node.plane import Plane
 from tidings.node.settings import NodeSettings
 
@@ -40,6 +43,7 @@ class MailboxService:
         self.overflow = MemoryLimits(plane, self.mailboxes, backpressure, settings, outbox)
         self.expiry = Expiry(self.message_cache, settings.pieces.expiry_messages, settings.pieces.expiry_page)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
+        self.limits = QueueLimits(self, self.mailboxes, journal)
         self.publish_dedup = PublishDedup()
         self.attended: dict[Mailbox, None] = {}  # those with consumers
         self.expired = 0
@@ -56,6 +60,9 @@ class MailboxService:
             mailbox.unsure_seq = recovered.last_seq if perhaps else 0
             if len(waiting):
                 self.expiry.unknown(mailbox)
+            if mailbox.quota is not None:
+                for seq, size in zip(waiting.seqs, waiting.sizes, strict=True):
+                    mailbox.quota.holds(seq, size)
             dead = []
             for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
                 number = recovered.counted.get((mailbox.number, seq))
@@ -64,6 +71,7 @@ class MailboxService:
                 if mailbox.offer_stored(place, tries):
                     dead.append(place)
             self.dead_letters.bury(mailbox, dead, TOO_OFTEN)
+            self.limits.recovered(mailbox)
         self._next_seq = recovered.last_seq + 1
 
     # --- consumers ------------------------------------------------------------------------------------------------
@@ -202,6 +210,9 @@ class MailboxService:
             if tries.given:
                 for number in durable:
                     self._journal.message(Counted(number, seq, tries.number), 0)
+            for mailbox in mailboxes:
+                if mailbox.quota is not None:
+                    mailbox.quota.coming(seq, len(message))
         return Offer(seq, message, mailboxes, stored, expires_ms, publisher, tries)
 
     def written(self, completion: OfferMessage, error: TidingsError | None) -> None:
@@ -209,7 +220,17 @@ class MailboxService:
         self.publish_dedup.under_way.discard(offer.message[ID])
         if error is None:
             self.offer(*offer)
+        else:
+            self.abandon(offer)
         self._settle(outcome, error)
+
+    def abandon(self, offer: Offer) -> None:
+        """It could not be written, and comes no more."""
+        for mailbox in offer.mailboxes:
+            if mailbox.quota is not None:
+                mailbox.quota.arrived(offer.seq)
+        for part in offer.more:
+            self.abandon(part)
 
     def decide_repeat(self, completion: ConfirmRepeat) -> None:
         """The fate of the copy before it is known."""
@@ -261,12 +282,22 @@ class MailboxService:
                 if expires_ms:
                     self.expiry.offered(mailbox, expires_ms)
                 self._touched[mailbox] = None
+                if retained and isinstance(mailbox, LastValues):
+                    self.learn(mailbox, seq, message)
+                if mailbox.quota is not None:
+                    mailbox.quota.arrived(seq)
+                    self.limits.offered(mailbox, place, len(message))
             else:
                 self.message_cache.release(seq)
         if stored:
             self.publish_dedup.recent.add(message[ID])
         for part in more:
             self.offer(*part)
+
+    def learn(self, mailbox: LastValues, seq: int, message: bytes) -> None:
+        """The topic of a message among last values; what it replaces ends."""
+        decoded = decode_message(message)
+        self.finished(mailbox, mailbox.learn(seq, decoded.destination.name, empty=not decoded.body))
 
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None:
         """These are done in this mailbox: see to it that they do not come back after a restart."""
@@ -293,6 +324,7 @@ class MailboxService:
         for mailbox, places in self.expiry.tick(now_ms):
             self.late(mailbox, places)
         self.overflow.tick()
+        self.limits.tick(now_ms)
         self.mailboxes.forget_old_sinks()
         for mailbox in self.attended:
             if mailbox.durable:

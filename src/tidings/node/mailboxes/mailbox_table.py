@@ -1,10 +1,12 @@
 """The mailboxes that are open, by name, and the sinks of the plane that fill them: made, found, refitted, closed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from tidings.delivery.last_values import LastValues
 from tidings.delivery.mailbox import Mailbox, MailboxKind
 from tidings.delivery.message_cache import MessageCache
+from tidings.delivery.policy import QueuePolicy, Quota, policy_of
 from tidings.delivery.retained import RetainedMailbox, Retention
 from tidings.delivery.store import MailboxAdded, MailboxRemoved, Recovered, check_record
 from tidings.errors import LimitError, UsageError
@@ -24,6 +26,8 @@ class MailboxTable:
         self.by_name: dict[str, Mailbox] = {}
         self.retained: dict[int, RetainedMailbox] = {}  # by number
         self.sinks: dict[Mailbox, tuple[int, bytes]] = {}  # which sink fills it, by which predicate
+        self.limited: dict[Mailbox, None] = {}  # queues with a policy
+        self.policies: Sequence[QueuePolicy] = settings.policies
         self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
         self._plane, self._journal, self._message_cache, self._settings = plane, journal, message_cache, settings
         self._old_sinks: list[tuple[int, Mailbox]] = []  # of mailboxes that have another; events may still name them
@@ -79,9 +83,32 @@ class MailboxTable:
         del self.by_sink[sink]
         del self.by_name[mailbox.name]
         self.retained.pop(mailbox.number, None)
+        self.limited.pop(mailbox, None)
         self.changes.append((False, mailbox))
         if mailbox.durable:
             self._journal.change(MailboxRemoved(mailbox.number))
+
+    def apply(self, policies: Sequence[QueuePolicy]) -> None:
+        """These policies hold from now on. What waits is counted by number at once, by size as far as it is known."""
+        self.policies = policies
+        for mailbox in self.by_name.values():
+            self._limit(mailbox)
+
+    def _limit(self, mailbox: Mailbox) -> None:
+        if mailbox.kind is not MailboxKind.QUEUE:
+            return
+        policy = policy_of(self.policies, Destination.parse(mailbox.name))
+        own = 0 if policy is None else policy.deliveries_max
+        mailbox.deliveries_max = own or self._settings.deliveries_max
+        if policy is None:
+            mailbox.quota = None
+            self.limited.pop(mailbox, None)
+        else:
+            self.limited[mailbox] = None
+            if mailbox.quota is None:
+                mailbox.quota = Quota(policy)
+            else:
+                mailbox.quota.policy = policy
 
     def forget_old_sinks(self) -> None:
         """About once a second: what they were still named by has come."""
@@ -102,13 +129,18 @@ class MailboxTable:
     def predicate(self, mailbox: Mailbox) -> bytes:
         return self.sinks[mailbox][1]
 
-    def queue(self, destination: Destination) -> Mailbox:
-        """The queue of this name, made at first use."""
+    def queue(self, destination: Destination, *, may_make: bool = False) -> Mailbox:
+        """The queue of this name, made at first use if its policy allows that, or `may_make`."""
         name = str(destination)
         if (mailbox := self.by_name.get(name)) is not None:
             return mailbox
         if is_temporary(destination):
             raise UsageError("E_QUEUE_GONE", f"there is no temporary queue {destination.name!r}, or no longer")
+        policy = policy_of(self.policies, destination)
+        if not (may_make or policy is None or policy.create):
+            raise UsageError(
+                "E_QUEUE_UNKNOWN", f"there is no {name}, and its policy says that it is not made by being used"
+            )
         return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
 
     def for_message(self, message: bytes, sinks: Iterable[int], *, drops_late: bool = False) -> list[Mailbox]:
@@ -146,7 +178,8 @@ class MailboxTable:
         return mailbox
 
     def _open_retained(self, number: int, name: str, predicate: bytes, retention: Retention) -> RetainedMailbox:
-        mailbox = self._open(RetainedMailbox(number, name, self._message_cache, retention), predicate)
+        kind = LastValues if retention.last else RetainedMailbox
+        mailbox = self._open(kind(number, name, self._message_cache, retention), predicate)
         self.retained[number] = mailbox
         return mailbox
 
@@ -155,4 +188,5 @@ class MailboxTable:
         self.by_sink[sink] = self.by_name[mailbox.name] = mailbox
         self.sinks[mailbox] = (sink, predicate)
         self.changes.append((True, mailbox))
+        self._limit(mailbox)
         return mailbox

@@ -35,6 +35,7 @@ class MessageLoader:
         if self._network is not None:
             wanted += self._network.store_and_forward.wanted()
             wanted += self._network.event_custody.wanted()
+            wanted += self._network.held_copies.wanted()
         return wanted
 
     def ask(self, wanted: list[int]) -> None:
@@ -63,6 +64,7 @@ class MessageLoader:
             if self._network is not None:
                 self._network.store_and_forward.lost(set(lost))
                 self._network.event_custody.lost(lost)
+                self._network.held_copies.lost(set(lost))
         self._retaining.loaded(asked, messages)
         given = {seq: message for seq, message in messages.items() if seq not in self._for_readers}
         self._for_readers.difference_update(asked)
@@ -70,5 +72,6 @@ class MessageLoader:
             if self._network is not None:
                 self._network.store_and_forward.loaded(given)
                 self._network.event_custody.loaded(given)
+                self._network.held_copies.loaded(now_ms, given)
             self._service.loaded(now_ms, given)
             self._queues.loaded(now_ms, messages)

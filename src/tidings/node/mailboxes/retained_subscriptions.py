@@ -10,14 +10,16 @@ note of a subscription that is forgotten stays, so that one of the same name kno
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import assert_never
 
+from tidings.delivery.last_values import LastValues
 from tidings.delivery.retained import RetainedMailbox, Retention
 from tidings.delivery.store import Acked, MailboxAdded, Note, Recovered
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.codec import MessageBatch, Program
 from tidings.model.codec import encode_predicate
-from tidings.model.destination import DestinationPattern
+from tidings.model.destination import MORE_LEVELS, DestinationPattern
 from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.clients.answer_batch import AnswerBatch
@@ -32,6 +34,8 @@ from tidings.node.settings import NodeSettings
 READ_MESSAGES_MAX = 256  # at a time: their bytes are in memory meanwhile
 READS_MAX = 1000  # that wait for the store
 NOTE = "retained/"
+LAST_VALUES = "last-values"  # the broker's own
+RETAIN_PROPERTY = "JMSXRetain"
 Kept = Retain | ReadRetained | Release
 
 
@@ -59,6 +63,7 @@ class RetainedSubscriptions:
         self._outbox, self._settings = outbox, settings
         self.reads: list[_Read] = []  # under way
         self.retrieved = 0  # messages sent to readers
+        self._parked: list[tuple[Connection, ReadRetained]] = []  # until all last values are known
         self._former: dict[str, int] = {}  # the last offsets of those that were forgotten, by name
 
     def recover(self, recovered: Recovered) -> None:
@@ -71,6 +76,22 @@ class RetainedSubscriptions:
             name = key.removeprefix(NOTE)
             if name != key and marks and name not in self._mailboxes.by_name:
                 self._former[name] = min(json.loads(marks)[1], recovered.last_seq)
+
+    def keep_last_values(self) -> None:
+        """Keep the last message of each topic that was published with JMSXRetain."""
+        name, pattern = f"retained:{LAST_VALUES}", DestinationPattern(MORE_LEVELS)
+        if name not in self._mailboxes.by_name:
+            predicate = encode_predicate(predicate_of(pattern, Selector(f"{RETAIN_PROPERTY} = TRUE")))
+            retention = Retention(0, self._settings.retained_bytes_max, str(pattern), last=True)
+            self._mailboxes.make_retained(name, predicate, retention)
+
+    @property
+    def busy(self) -> bool:
+        """Something is to be loaded."""
+        return bool(self.reads) or any(one.unknown for one in self._last_values())
+
+    def _last_values(self) -> list[LastValues]:
+        return [one for one in self._mailboxes.retained.values() if isinstance(one, LastValues)]
 
     def carry_out(self, client: Connection, request: Kept) -> None:
         match request:
@@ -85,14 +106,26 @@ class RetainedSubscriptions:
 
     def lost(self, connection: int) -> None:
         self.reads = [read for read in self.reads if read.client.number != connection]
+        self._parked = [one for one in self._parked if one[0].number != connection]
 
     def wanted(self) -> list[int]:
         """Messages that reads still need from the store."""
-        return [seq for read in self.reads for seq in read.seqs if seq in read.missing] if self.reads else []
+        unknown = [seq for mailbox in self._last_values() for seq in islice(mailbox.unknown, READ_MESSAGES_MAX)]
+        return unknown + [seq for read in self.reads for seq in read.seqs if seq in read.missing]
 
     def loaded(self, asked: Collection[int], messages: Mapping[int, bytes]) -> None:
         """The store has brought some. What it was asked for and has not, was released meanwhile or is damaged."""
         tried = set(asked)
+        for last in self._last_values():
+            for seq in [seq for seq in last.unknown if seq in messages]:
+                self._service.learn(last, seq, messages[seq])
+            for seq in [seq for seq in last.unknown if not last.holds(seq)]:  # expired meanwhile
+                del last.unknown[seq]
+        if self._parked and not any(one.unknown for one in self._last_values()):
+            parked, self._parked = self._parked, []
+            for client, request in parked:
+                if not client.gone:
+                    self._start(client, request, *self._plan(client, request))
         for read in self.reads:
             for seq in read.missing & tried:
                 if seq in messages:
@@ -146,11 +179,13 @@ class RetainedSubscriptions:
             raise LimitError("E_RETAIN_LIMIT", f"at most {limit} bytes are retained for one subscription")
         selector = restricted(Selector(request.selector), client.principal.restriction(str(pattern)))
         predicate = encode_predicate(predicate_of(pattern, selector))
-        retention = Retention(request.age_ms, request.bytes_max or limit, str(pattern))
+        retention = Retention(request.age_ms, request.bytes_max or limit, str(pattern), request.last)
         mailbox = self._mailboxes.by_name.get(name)
         if isinstance(mailbox, RetainedMailbox):
             if self._mailboxes.predicate(mailbox) != predicate:
                 raise UsageError("E_RETAIN_DIFFERS", f"{request.name!r} retains another topic or selector")
+            if mailbox.retention.last != request.last:
+                raise UsageError("E_RETAIN_DIFFERS", f"{request.name!r} retains other messages of its topics")
             if mailbox.retention != retention and not request.keep_limits:
                 mailbox.retention = retention
                 self._journal.change(_added(mailbox, predicate))
@@ -161,15 +196,37 @@ class RetainedSubscriptions:
         self._journal.then(AnswerRetention(client.number, request.receipt, mailbox))
 
     def _read(self, client: Connection, request: ReadRetained) -> None:
-        mailbox = self._find(request.name)
-        destination = mailbox.retention.destination
-        if not client.principal.may("browse", destination):
-            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not read {destination}")
-        if len(self.reads) >= READS_MAX:
+        if len(self.reads) + len(self._parked) >= READS_MAX:
             raise LimitError("E_RETAINED_READS", f"at most {READS_MAX} reads wait at a time")
-        selector = restricted(Selector(request.selector), client.principal.restriction(destination, "browse"))
-        program = Program(selector.program) if selector.text.strip() else None
-        seqs = mailbox.after(request.after, min(request.messages, READ_MESSAGES_MAX))
+        mailbox, program = self._plan(client, request)
+        if isinstance(mailbox, LastValues) and mailbox.unknown:
+            self._parked.append((client, request))
+        else:
+            self._start(client, request, mailbox, program)
+
+    def _plan(self, client: Connection, request: ReadRetained) -> tuple[RetainedMailbox, Program | None]:
+        """Find the mailbox to be read, and the selector."""
+        mailbox = self._find(request.name or LAST_VALUES)
+        destination, operation = mailbox.retention.destination, "browse"
+        if request.destination:
+            if not isinstance(mailbox, LastValues):
+                raise UsageError("E_RETAINED_LAST", f"{request.name!r} keeps all messages: read it without destination")
+            pattern = DestinationPattern.parse(request.destination)
+            destination, operation = str(pattern), operation if request.name else "subscribe"
+        if not client.principal.may(operation, destination):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not read {destination}")
+        selector = restricted(Selector(request.selector), client.principal.restriction(destination, operation))
+        return mailbox, Program(selector.program) if selector.text.strip() else None
+
+    def _start(
+        self, client: Connection, request: ReadRetained, mailbox: RetainedMailbox, program: Program | None
+    ) -> None:
+        count = min(request.messages, READ_MESSAGES_MAX)
+        if isinstance(mailbox, LastValues) and request.destination:
+            found = mailbox.find(DestinationPattern.parse(request.destination))
+            seqs = [seq for seq in found if seq > request.after][:count]
+        else:
+            seqs = mailbox.after(request.after, count)
         if request.up_to:
             seqs = [seq for seq in seqs if seq <= request.up_to]
         read = _Read(client, request, mailbox, program, seqs, set(seqs))

@@ -37,6 +37,8 @@ class SyncWrite:
         mailboxes = [by_sink[sink] for sink in sinks if sink in by_sink and by_sink[sink].durable]
         if not mailboxes or len(mailboxes) != len(sinks) or len(mailboxes) > TARGETS_MAX:
             return None
+        if any(mailbox.quota is not None for mailbox in mailboxes):
+            return None
         stored = Stored(self._service.take_seq(), message, tuple([mailbox.number for mailbox in mailboxes]))
         self._begun = stored, mailboxes, expires_ms
         return PersistNow(self._journal.next_ticket, (*changes, stored))
@@ -71,6 +73,6 @@ class SyncWrite:
             return False
         consumer, tag, attempt, _ = given
         self._plane.deliver(consumer.connection, consumer.subscription, [attempt], [tag], [message])
-        self._tracking.delivered(now_ms, mailbox, [message])
+        self._tracking.delivered(now_ms, mailbox, consumer.connection, [message])
         self._service.publish_dedup.recent.add(message[ID])
         return True

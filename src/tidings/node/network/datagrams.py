@@ -21,6 +21,9 @@ class Datagrams:
         known = unicast.links if isinstance(unicast, LinkStateUnicast) else {}
         return {router: tuple(known.get(router, ())) for router in (self._router, *unicast.reachable())}
 
+    def reachable(self) -> Collection[Router]:
+        return (self._router, *self._unicast().reachable())
+
     def post(self, router: Router, payload: bytes) -> bool:
         """False: there is no way there."""
         return self._pass_on(Datagram(router, self._router, self._hops_max, payload))

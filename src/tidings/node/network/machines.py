@@ -6,11 +6,12 @@ from typing import NamedTuple
 from tidings.node.network.link_channels import LinkChannels
 from tidings.node.network.pan_links import PanLinks
 from tidings.node.network.settings import NetworkSettings
+from tidings.node.network.tables import NetworkTables
 from tidings.node.plane import NetworkPlane
 from tidings.overlay.link.links import Links
 from tidings.routing.control.flood import Flood
 from tidings.routing.registry import SchemePlacement
-from tidings.routing.scheme import Scheme, Tables
+from tidings.routing.scheme import Scheme
 from tidings.routing.unicast.distance_vector import DistanceVector
 from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import Unicast
@@ -27,7 +28,12 @@ class Machines(NamedTuple):
 
 
 def make_machines(
-    settings: NetworkSettings, incarnation: int, rng: Random, plane: NetworkPlane, wires: LinkChannels, tables: Tables
+    settings: NetworkSettings,
+    incarnation: int,
+    rng: Random,
+    plane: NetworkPlane,
+    wires: LinkChannels,
+    tables: NetworkTables,
 ) -> Machines:
     links = Links(settings.greeting(incarnation), settings.link, rng, authenticate=settings.authenticate)
     unicast, flood = _make_unicast(settings, incarnation)
@@ -46,6 +52,7 @@ def make_machines(
         lambda key: None if pan is None else pan.next_hop(key),
         lambda: pan is not None and pan.pan.joined,
         lambda key: None if pan is None else pan.second(key),
+        tables,
     )
     return Machines(links, unicast, flood, settings.kind.make(place), pan)
 

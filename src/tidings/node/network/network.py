@@ -11,6 +11,9 @@ before it says Connected or Accepted, and closes it after Lost or Close.
 Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
 """
 
+from collections.abc import Mapping
+from copy import copy as copy_of
+from dataclasses import replace
 from random import Random
 from typing import assert_never
 
@@ -21,17 +24,28 @@ from tidings.model.codec import decode_predicate
 from tidings.node.completions import Copy
 from tidings.node.effects import LinkEffect as DriverEffect
 from tidings.node.mailboxes.journal import Journal
+from tidings.node.network.copy_numbers import CopyNumbers, new_epoch
 from tidings.node.network.datagrams import Datagrams
 from tidings.node.network.event_custody import EventCustody
+from tidings.node.network.first_sync import FirstSync
+from tidings.node.network.held_copies import HeldCopies
 from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, control_frame
 from tidings.node.network.link_clock import LinkClock
 from tidings.node.network.machines import FLOOD_TIMER, make_machines
-from tidings.node.network.notes import NetworkNotes, incarnation_note, noted_incarnation, noted_interests
+from tidings.node.network.notes import (
+    INCARNATION_NOTE,
+    NetworkNotes,
+    incarnation_note,
+    noted_incarnation,
+    noted_interests,
+)
+from tidings.node.network.pan_links import PanLinks
 from tidings.node.network.relay_inbox import RelayInbox, waiting_report
 from tidings.node.network.scheme_forwarding import SchemeForwarding
-from tidings.node.network.settings import NetworkSettings
+from tidings.node.network.settings import Dials, NetworkSettings
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import NetworkTables
+from tidings.node.observed_plane import InterestChange
 from tidings.node.plane import NetworkPlane
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
@@ -42,6 +56,7 @@ from tidings.routing.control.messages import Datagram, FloodAck, FloodItem, Floo
 from tidings.routing.control.pan_codec import SCHEME as PAN
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
+from tidings.routing.scheme import EventCarrier
 from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import COST_MAX
 from tidings.routing.unicast.protocol import TIMER as UNICAST_TIMER
@@ -54,10 +69,12 @@ class Network:
         settings: NetworkSettings,
         store_and_forward: StoreAndForward,
         event_custody: EventCustody,
+        held_copies: HeldCopies,
         incarnation: int,
         rng: Random,
     ) -> None:
         self.settings, self.store_and_forward, self.event_custody = settings, store_and_forward, event_custody
+        self.held_copies = held_copies
         self.out: list[DriverEffect] = []
         plane.join(settings.shape())
         self._plane, self._rng = plane, rng
@@ -65,6 +82,7 @@ class Network:
         self._channels = LinkChannels(plane)
         self._notes = NetworkNotes(settings.encoding)
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
+        self.first_sync = FirstSync(plane, settings, store_and_forward)
         self._arrange(incarnation)
         self.relay_inbox = RelayInbox(
             store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
@@ -72,6 +90,7 @@ class Network:
         self.datagrams = Datagrams(settings.router, settings.hops_max, self._channels, lambda: self.unicast)
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._started = 0.0
+        self._panning = False  # what Pan has brought is being passed on already, further up the stack
         self.address = ""  # where links come in, as others see it; the driver knows it when it listens
 
     def _arrange(self, incarnation: int) -> None:
@@ -80,6 +99,7 @@ class Network:
         machines = make_machines(settings, incarnation, self._rng, self._plane, self._channels, self._tables)
         self.links, self.unicast, self.flood, self.scheme, self.pan = machines
         self.incarnation = incarnation
+        self.store_and_forward.numbering.begin(new_epoch(incarnation, copy_of(self._rng)))
         self.scheme_forwarding = SchemeForwarding(
             self.scheme,
             settings,
@@ -103,11 +123,14 @@ class Network:
             self._arrange(before + 1)
         self.store_and_forward.recover(recovered)
         self.event_custody.recover(recovered)
+        self.held_copies.recover(recovered, new=INCARNATION_NOTE not in recovered.notes)
         self.clock.at(now)
         if self.scheme_forwarding.events is not None:
             for chain in self._notes.recover_types(recovered.notes):
                 self.scheme_forwarding.events.own(chain)
-        for router, interests in noted_interests(recovered.notes):
+        remembered = list(noted_interests(recovered.notes))
+        self.first_sync.recover(recovered.notes, remembers=bool(remembered))
+        for router, interests in remembered:
             for known in (interests, None):  # known, and not heard of for now
                 self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, router, True, known)))
 
@@ -118,6 +141,7 @@ class Network:
 
     def start(self, now: float) -> None:
         self.clock.now = self._started = now
+        self.first_sync.start()
         self._routed(self.unicast.start(now))
         self._routed(self.scheme.start(now))
         for address, expected in self.settings.dials:
@@ -129,6 +153,32 @@ class Network:
         if self.pan is not None:
             self.pan.stop(self.clock.at(now))
         self._linked(self.links.stop(self.clock.at(now), reason))
+
+    def change_peers(self, now: float, dials: Dials, costs: Mapping[Router, int]) -> None:
+        """Links to addresses that are no longer named end, unless their peers keep them; new ones are dialled."""
+        self.clock.at(now)
+        before, self.settings = self.settings, replace(self.settings, dials=dials, costs=costs)
+        for address, expected in before.dials:
+            if (address, expected) not in dials:
+                self._linked(self.links.hang_up(self.clock.now, address))
+        for address, expected in dials:
+            if (address, expected) not in before.dials:
+                self._linked(self.links.dial(self.clock.now, address, expected))
+        for peer in self.links.peers():
+            link = self.links.link(peer)
+            if link is not None and before.costs.get(peer) != costs.get(peer):
+                self._cost(peer, link.latency_ms or 0.0)
+
+    def destinations(self, message: bytes) -> list[Router]:
+        """The other brokers that a message is sent to when it enters here."""
+        return self._plane.destinations(message)
+
+    def forget(self, now: float, router: Router) -> None:
+        """Nothing waits any longer for a router that cannot be reached."""
+        self.clock.at(now)
+        if router not in self.unicast.reachable():
+            self._routed(self.scheme.forget(self.clock.now, router))
+            self._give_up(router)
 
     def opened(self, connection: str, number: int, *, proven: bool) -> None:
         """The plane has this connection under that number. Before its peer is proven it hears nothing but refusals."""
@@ -189,21 +239,27 @@ class Network:
     def relayed(self, now_ms: int, event: Relayed) -> None:
         """A persistent copy from a neighbour. It is acknowledged when it is stored; the journal's flush follows."""
         if event.connection in self._channels.names:
-            copy = Copy(event.hops, event.tag, event.routers, event.expires_ms, event.message)
+            by_router = dict(zip(event.routers, event.numbers, strict=True))
+            numbers = CopyNumbers(event.origin, event.epoch, event.repeated, by_router)
+            copy = Copy(event.hops, event.tag, numbers, event.expires_ms, event.message)
             self.relay_inbox.relayed(now_ms, event.connection, copy)
 
     def _waits(self, number: int, error: StoreError | None) -> None:
         """The store refuses what comes by a link, or takes it again: once, however often it is tried."""
         self.out.append(waiting_report(self._channels.peer_at(number), error))
 
-    def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
+    def settle(self, now_ms: int, interests: list[InterestChange]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
-        for added, predicate in interests:
-            change = self.scheme.subscribe if added else self.scheme.unsubscribe
-            self._routed(change(self.clock.now, decode_predicate(predicate)))
+        for added, encoded, mailbox in interests:
+            self.held_copies.subscribed()
+            change, predicate = self.scheme.subscribe if added else self.scheme.unsubscribe, decode_predicate(encoded)
+            self._routed(change(self.clock.now, predicate))
+            if mailbox and self.scheme_forwarding.events is not None:
+                self._routed(self.scheme_forwarding.events.lasting(self.clock.now, predicate, on=added))
         for number, tags in self.relay_inbox.take_acks().items():
             self._plane.send(number, control_frame(Taken(tuple(tags))))
         self.relay_inbox.settle(now_ms)
+        self.out += self.first_sync.check(self.flood, self.unicast, self.scheme)
         self.store_and_forward.pump(now_ms)
         self.scheme_forwarding.settle(now_ms)
 
@@ -220,11 +276,14 @@ class Network:
         """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
         late for anybody."""
         self.note_types(journal)
+        self.first_sync.note(journal)
         if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
             journal.change(self.incarnation_note())
         self.store_and_forward.unpark()
         self.store_and_forward.expire(now_ms)
         self.relay_inbox.tick()
+        self.store_and_forward.forget_silent(now_ms, 2 * self.settings.bdrp.retain_ms)
+        self.out += self.held_copies.tick(self.clock.now)
         self.note_interests(journal)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
@@ -279,8 +338,8 @@ class Network:
         self.neighbour_changes.append((True, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_up(self.clock.now, peer))
-        if self.scheme_forwarding.carrier is not None:
-            self._routed(self.scheme_forwarding.carrier.link_up(self.clock.now, peer))
+        if self.scheme_forwarding.linked is not None:
+            self._routed(self.scheme_forwarding.linked.link_up(self.clock.now, peer))
         if self.pan is not None:
             self._panned(self.pan.link_up(self.clock.now, peer))
         self.out.append(fx.Report("LINK_UP", f"router {peer}"))
@@ -292,8 +351,8 @@ class Network:
         self._routed(self.unicast.link_down(self.clock.now, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_down(self.clock.now, peer))
-        if self.scheme_forwarding.carrier is not None:
-            self._routed(self.scheme_forwarding.carrier.link_down(self.clock.now, peer))
+        if self.scheme_forwarding.linked is not None:
+            self._routed(self.scheme_forwarding.linked.link_down(self.clock.now, peer))
         if self.pan is not None:
             self._panned(self.pan.link_down(self.clock.now, peer, silent))
 
@@ -342,31 +401,37 @@ class Network:
                     assert_never(effect)
 
     def _panned(self, effects: list[LinkEffect]) -> None:
-        """Carry out effects of Pan, and pass on what it brought for the scheme."""
+        """Carry out effects of Pan, and pass on what it brought for the scheme: one after the other, for what this
+        broker asks itself would otherwise nest as deep as there are levels of types."""
         assert self.pan is not None
         self._linked(effects)
-        while self.pan.inbox and self.scheme_forwarding.events is not None:
-            effect = self.pan.inbox.pop(0)
+        if self._panning:
+            return
+        self._panning = True
+        try:
+            self._pass_on_pan(self.pan, self.scheme_forwarding.events)
+        finally:
+            self._panning = False
+
+    def _pass_on_pan(self, pan: PanLinks, events: EventCarrier | None) -> None:
+        while pan.inbox and events is not None:
+            effect = pan.inbox.pop(0)
             match effect:
                 case Changed():
-                    self._routed(self.scheme_forwarding.events.reroute(self.clock.now))
+                    self._routed(events.reroute(self.clock.now))
                 case PanArrived(token=0):
                     pass  # no request: nobody waits for an answer
                 case PanArrived():
-                    answer, said = self.scheme_forwarding.events.asked(self.clock.now, effect.payload)
-                    self._linked(self.pan.reply(self.clock.now, effect, answer))
+                    answer, said = events.asked(self.clock.now, effect.payload)
+                    self._linked(pan.reply(self.clock.now, effect, answer))
                     self._routed(said)
                 case PanAnswered(token=token, payload=payload):
-                    self._routed(
-                        self.scheme_forwarding.events.answered(self.clock.now, self._questions.pop(token), payload)
-                    )
+                    self._routed(events.answered(self.clock.now, self._questions.pop(token), payload))
                 case Unanswered(token=token):
-                    self._routed(
-                        self.scheme_forwarding.events.answered(self.clock.now, self._questions.pop(token), None)
-                    )
+                    self._routed(events.answered(self.clock.now, self._questions.pop(token), None))
                 case _:
                     assert_never(effect)
-        self.pan.inbox.clear()
+        pan.inbox.clear()
 
     def _forget_connection(self, connection: str) -> None:
         if (number := self._channels.closed(connection)) is not None:

@@ -1,9 +1,11 @@
 """Remembers the persistent messages that were taken from other brokers, across restarts.
 
-A broker that lost a link before an acknowledgement came sends again, perhaps by another way; so the same message can
-arrive twice, long apart. The ids of the last ones are kept, in the store as well, in slots that are written over in
-turn: each batch rewrites one slot. Of the ids that are written over, the highest of each publisher is kept
-(`seen_marks`): a message that is not above it may have been taken before, and is delivered with that mark.
+A message arrives twice for one of two reasons. A broker that lost a link before an acknowledgement came sends again,
+perhaps by another way: such a copy has the same number (`received_numbers`) and is recognised however late it is. Or
+its publisher lost a connection before the receipt came and published it again, perhaps at another broker: then the
+number is another, and the id the same. The ids of the last messages are kept, in the store as well, in slots that are
+written over in turn: each batch rewrites one slot. Of the ids that are written over, the highest of each publisher is
+kept (`relay_marks`): a message that was perhaps published before and is not above it is delivered with that mark.
 
 What a batch writes is asked for when it leaves (`notes`): by then it is known which ids of the batch before were
 refused, and have to be taken again.
@@ -28,13 +30,16 @@ refused, and have to be taken again.
 from collections.abc import Mapping
 
 from tidings.delivery.store import Note
+from tidings.node.network.copy_numbers import CopyNumber
+from tidings.node.network.received_numbers import ReceivedNumbers, Recognition
 from tidings.node.network.relay_marks import RelayMarks
 
 ID_BYTES = 16
 
 
 class RelayDedup:
-    def __init__(self, slots: int = 256, slot_ids: int = 256) -> None:
+    def __init__(self, slots: int = 256, slot_ids: int = 256, ranges_max: int = 1024) -> None:
+        self.numbers = ReceivedNumbers(ranges_max)
         self._slots: list[dict[bytes, None]] = [{} for _ in range(slots)]
         self._slot_ids = slot_ids
         self._ids: dict[bytes, int] = {}  # id -> slot
@@ -49,12 +54,25 @@ class RelayDedup:
     def __contains__(self, message_id: bytes) -> bool:
         return message_id in self._ids
 
+    def has_taken(self, message_id: bytes, copy: CopyNumber | None) -> bool:
+        """True if it is known to be a repetition."""
+        return message_id in self._ids or (copy is not None and self.numbers.judge(copy) is Recognition.TAKEN)
+
+    def is_new(self, message_id: bytes, copy: CopyNumber | None, *, repeated: bool) -> bool:
+        """True if what was not `has_taken` never was; False: it may have been, long ago. `repeated`: its publisher may
+        have sent it before."""
+        if copy is not None and not repeated and self.numbers.judge(copy) is Recognition.NEW:
+            return True
+        return self.prove_new(message_id)
+
     def prove_new(self, message_id: bytes) -> bool:
-        """True if a message that is not in here was never taken; False: it may have been, long ago."""
+        """True if an id that is not in here was never taken."""
         return self._marks.prove_new(message_id)
 
-    def add(self, message_id: bytes) -> None:
+    def add(self, message_id: bytes, copy: CopyNumber | None = None, now_ms: int = 0) -> None:
         """It is taken; that lasts once what `notes` says is written."""
+        if copy is not None:
+            self.numbers.add(copy, now_ms)
         slot = self._slots[self._current]
         if len(slot) >= self._slot_ids:
             self._turn += 1
@@ -71,19 +89,22 @@ class RelayDedup:
         self._changed.add(self._current)
 
     def notes(self) -> list[Note]:
-        """The slots that changed, and marks; nothing if this was asked for the same batch before."""
+        """The slots that changed, marks and numbers; nothing if this was asked for the same batch before."""
         changed, self._changed = sorted(self._changed), set()
         if not changed:
             return []
+        numbers = self.numbers.notes()
         slots = [
             Note(f"seen:{slot}", self._turns[slot].to_bytes(8, "little") + b"".join(self._slots[slot]))
             for slot in changed
         ]
         self._leaving, self._marked = self._marked, set()
-        return [*slots, *self._marks.notes(self._leaving)]
+        return [*slots, *self._marks.notes(self._leaving), *numbers]
 
-    def discard(self, message_id: bytes) -> None:
+    def discard(self, message_id: bytes, copy: CopyNumber | None = None) -> None:
         """It could not be stored, so it was not taken after all; nor was anything else of its batch written."""
+        if copy is not None:
+            self.numbers.discard(copy)
         self._marked |= self._leaving
         slot = self._ids.pop(message_id, None)
         if slot is not None:
@@ -99,5 +120,6 @@ class RelayDedup:
             self._ids.update(dict.fromkeys(ids, int(number)))
             self._turns[int(number)] = int.from_bytes(value[:8], "little")
         self._marks.recover(notes)
+        self.numbers.recover(notes)
         self._turn = max(self._turns)
         self._current = self._turn % len(self._slots)

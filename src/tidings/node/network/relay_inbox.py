@@ -97,9 +97,9 @@ class RelayInbox:
     def _store(self, now_ms: int, number: int, link: _Link, copy: Copy) -> None:
         link.tried += 1
         link.trying += 1
-        hops, _, routers, expires_ms, message = copy
+        hops, _, numbers, expires_ms, message = copy
         completion = TakeRelay(number, link.life, link.tried, copy)
-        self._store_and_forward.relayed(now_ms, hops, routers, expires_ms, message, completion, link.life)
+        self._store_and_forward.relayed(now_ms, hops, numbers, expires_ms, message, completion, link.life)
 
     def complete(self, relay: TakeRelay, error: TidingsError | None) -> bool:
         """The copy is stored, or (`error`) was refused; True: so must be those behind it that have not left for the

@@ -1,16 +1,16 @@
 """Messages that a routing scheme carries itself (`routing.scheme.Carrier`): they enter here, or it brings them.
 
-Under a scheme that knows types these are the events, the persistent ones too. All others go by the plane's tables.
+Under a scheme that knows types these are the persistent events. All others go by the plane's tables.
 """
 
 from collections.abc import Callable
 from typing import cast
 
 from tidings.errors import TidingsError
-from tidings.model.event_type_topics import is_event
 from tidings.model.predicate import Predicate
 from tidings.node.completions import ConfirmHandOver
 from tidings.node.encoded_message import expires_ms_of
+from tidings.node.network.copy_numbers import CopyNumbers
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.link_channels import LinkChannels
 from tidings.node.network.link_clock import LinkClock
@@ -37,16 +37,17 @@ class SchemeForwarding:
         carry_out: Callable[[list[Effect]], None],
     ) -> None:
         self.events = cast("EventCarrier", scheme) if settings.kind.typed else None
-        self.carrier = self.events or (cast("Carrier", scheme) if settings.kind.carries else None)
+        self.carrier = cast("Carrier", scheme) if settings.kind.carries else None
+        self.linked = self.events or self.carrier  # whoever wants to hear of links
         self.handed: list[HandOver] = []  # messages that it brought for subscribers here
         self.passed: list[tuple[bytes, Router | None]] = []  # ids of messages: came, or went to a neighbour
         self._settings, self._clock, self._plane, self._channels = settings, clock, plane, wires
         self._store_and_forward, self._event_custody, self._carry_out = store_and_forward, event_custody, carry_out
         self._refused = "", b""  # with which code events are refused by the store, and the tag of the last one
 
-    def enter(self, now_ms: int, message: bytes, connection: int) -> None:
+    def enter(self, now_ms: int, message: bytes, connection: int | None) -> None:
         """A message enters here that is not persistent."""
-        if self.carrier is None or (self.events is not None and not is_event(message)):
+        if self.carrier is None:
             self._plane.enter(message, now_ms, connection)
         else:
             self._carry_out(self.carrier.publish(self._clock.now, message))
@@ -60,7 +61,7 @@ class SchemeForwarding:
 
     def advertise(self, made: bool, predicate: Predicate) -> bool:
         """A client here will publish such messages, or will no longer; whether the scheme uses that."""
-        if self.carrier is None or self.events is not None:
+        if self.carrier is None:
             return False
         change = self.carrier.advertise if made else self.carrier.unadvertise
         self._carry_out(change(self._clock.now, predicate))
@@ -87,7 +88,7 @@ class SchemeForwarding:
     def _hand_over(self, now_ms: int, one: HandOver) -> None:
         """To subscribers here. If a persistent event cannot be stored, the broker it came from keeps it."""
         if one.tag:
-            here, until_ms = [self._settings.router], expires_ms_of(one.message)
+            here, until_ms = CopyNumbers(0, 0, True, {self._settings.router: 0}), expires_ms_of(one.message)
             self._store_and_forward.relayed(now_ms, 0, here, until_ms, one.message, ConfirmHandOver(one.type, one.tag))
         else:
             self._store_and_forward.deliver(now_ms, one.message)

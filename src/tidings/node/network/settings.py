@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tidings.errors import UsageError
 from tidings.kernel.forwarder import NetworkShape
+from tidings.node.network.held_copies import EmptyStoreOptions
 from tidings.node.network.pan_links import PanSettings
 from tidings.overlay.effects import Router
 from tidings.overlay.link.greeting import Greeting
@@ -16,7 +18,9 @@ from tidings.routing.covering.policies import POLICIES
 from tidings.routing.hermes import HermesOptions
 from tidings.routing.registry import SCHEMES, SchemeKind
 
+Dials: TypeAlias = tuple[tuple[str, Router | None], ...]
 UNICASTS = ("link-state", "distance-vector")
+UNSYNCHRONISED = ("hold", "refuse", "confirm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class NetworkSettings:
 
     router: Router
     network: str = "tidings"
-    dials: tuple[tuple[str, Router | None], ...] = ()  # address, and the router expected there
+    dials: Dials = ()  # address, and the router expected there
     unicast: str = "link-state"
     scheme: str = "bdrp"
     encoding: InterestEncoding = field(default_factory=InterestEncoding)
@@ -42,7 +46,10 @@ class NetworkSettings:
     policy: str = "selective"  # of covering: what becomes of covered subscriptions
     advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
     merge: bool = False  # of covering: what clients of this broker ask for, joined where the union is one filter
+    awaits_peers: bool = False  # other brokers are expected, so one that knows none has yet to hear of them
+    unsynchronised: str = "confirm"  # what becomes of persistent messages until then: hold, refuse, confirm
     hermes: HermesOptions = field(default_factory=HermesOptions)
+    empty_store: EmptyStoreOptions = field(default_factory=EmptyStoreOptions)
     pan: PanSettings | None = None  # links are made as Pan decides; None: only those of `dials`
 
     def __post_init__(self) -> None:
@@ -58,6 +65,8 @@ class NetworkSettings:
             raise UsageError("E_SCHEME", f"{self.scheme} needs the overlay pan")
         if self.encoding.keyless and self.scheme != "bdrp":
             raise UsageError("E_SCHEME", f"under {self.scheme} every broker must know interests: only bdrp can relay")
+        if self.unsynchronised not in UNSYNCHRONISED:
+            raise UsageError("E_UNSYNCHRONISED", f"{self.unsynchronised} is not one of {', '.join(UNSYNCHRONISED)}")
         if self.policy not in POLICIES:
             raise UsageError("E_COVERING_POLICY", f"{self.policy} is not one of {', '.join(POLICIES)}")
 

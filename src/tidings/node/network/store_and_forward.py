@@ -3,8 +3,8 @@
 An *item* is a message and the routers it still has to reach. Those of them that lie behind the same neighbour go there
 in one copy with a tag; when the neighbour says Taken, it answers for them. When a link is lost, what was not taken is
 divided again by the routes there are then, or waits until there is one. So a copy may exist twice, and the router it is
-meant for knows it again by its message's id (`RelayDedup`, which outlives a restart): it is delivered once, or marked
-if it is so old that nobody can tell.
+for recognises it by the number that the broker where it entered gave it (`copy_numbers`, `RelayDedup`, which outlives
+a restart): it is delivered once.
 
     accept ──► store ──► todo ──send──► outstanding ──Taken──► gone
                           ▲                │
@@ -26,21 +26,29 @@ from itertools import islice
 
 from tidings.delivery.mailbox import NEW, PERHAPS_SEEN
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
-from tidings.errors import CodecError, StoreError, TidingsError
-from tidings.model.reader import Reader, put_varint
+from tidings.errors import StoreError, TidingsError
 from tidings.node.clients.publish_dedup import copy_refused
-from tidings.node.completions import ConfirmCopy, DeliverRelayed, ForwardMessage, RelayCompletion, RememberEntry
+from tidings.node.completions import (
+    ConfirmCopy,
+    DeliverRelayed,
+    ForwardMessage,
+    HoldCopy,
+    RelayCompletion,
+    RememberEntry,
+)
 from tidings.node.encoded_message import ID, expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.mailboxes.stored_backlog import StoredBacklog
+from tidings.node.network.copy_numbers import CopyNumber, CopyNumbering, CopyNumbers, decode_item, encode_item
+from tidings.node.network.held_copies import EmptyStoreOptions, HeldCopies
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.plane import NetworkPlane
 from tidings.overlay.effects import Router
 
 KIND = "transit"
-HEADER_BYTES = 4  # of a stored item: version, 0, the message's priority (as in a message), 0
 LOAD_MAX = 256
+UNKNOWN: Router = 0  # a destination: whoever wants the message, which is not known yet (first_sync.py)
 EXPIRE_MAX = 10_000  # items that are looked at in one tick
 
 
@@ -52,6 +60,7 @@ class _Item:
     size: int
     expires_ms: int
     hops: int
+    numbers: CopyNumbers
     todo: set[Router]
     outstanding: int = 0  # copies that are not acknowledged
 
@@ -74,14 +83,19 @@ class StoreAndForward:
         window_bytes: int = 1 << 20,
         memory_bytes_max: int = 64 << 20,
         load_max: int = LOAD_MAX,
+        dedup: RelayDedup | None = None,
+        held: HeldCopies | None = None,
     ) -> None:
         self.router = router
+        self.destinations_known = True
         self.expired = self.abandoned = self.duplicates = self.no_hops = 0
         self._plane, self._journal, self._service = plane, journal, service
         self._hops_max, self._window_bytes, self._memory_bytes_max = hops_max, window_bytes, memory_bytes_max
         self._load_max = load_max
         self._box = 0  # the number under which the store keeps items
-        self._seen = RelayDedup()
+        self._seen = dedup or RelayDedup()
+        self.numbering = CopyNumbering(router)
+        self._held = HeldCopies(plane, journal, service, EmptyStoreOptions()) if held is None else held
         self._items: dict[int, _Item] = {}
         self._unread = StoredBacklog(load_max)  # stored in an earlier life and not loaded yet
         self._newer: list[_Item] = []  # accepted while there is something unread
@@ -111,18 +125,22 @@ class StoreAndForward:
 
     # --- messages in ----------------------------------------------------------------------------------------------
 
-    def accept(self, message: bytes, routers: Iterable[Router], expires_ms: int, hops: int | None = None) -> None:
-        """Take responsibility, once the batch that is being gathered is on disk."""
-        todo = set(routers)
+    def accept(self, message: bytes, routers: Iterable[Router], expires_ms: int, *, repeated: bool = False) -> None:
+        """Take responsibility for a message that enters here, once the batch that is being gathered is on disk.
+        `repeated`: its publisher may have sent it before."""
+        if not self.destinations_known or UNKNOWN in self._todo:  # behind those that wait for their destinations
+            routers = (UNKNOWN,)
+        self._store(message, self.numbering.take(routers, repeated=repeated), expires_ms, self._hops_max)
+
+    def _store(self, message: bytes, numbers: CopyNumbers, expires_ms: int, hops: int) -> None:
         seq = self._service.take_seq()
-        self._journal.message(Stored(seq, encode_item(message, todo), (self._mailbox(),)), len(message))
-        left = self._hops_max if hops is None else hops
-        self._journal.then(ForwardMessage(seq, message, todo, expires_ms, left))
+        self._journal.message(Stored(seq, encode_item(message, numbers), (self._mailbox(),)), len(message))
+        self._journal.then(ForwardMessage(seq, message, numbers, expires_ms, hops))
 
     def forward(self, stored: ForwardMessage) -> None:
         """The message is safe: send it on."""
-        seq, message, routers, expires_ms, hops = stored
-        item = _Item(seq, message[ID], message, len(message), expires_ms, hops, routers)
+        seq, message, numbers, expires_ms, hops = stored
+        item = _Item(seq, message[ID], message, len(message), expires_ms, hops, numbers, set(numbers.by_router))
         self._add(item)
         if self._unread:
             self._newer.append(item)
@@ -133,7 +151,7 @@ class StoreAndForward:
         self,
         now_ms: int,
         hops: int,
-        routers: list[Router],
+        numbers: CopyNumbers,
         expires_ms: int,
         message: bytes,
         completion: RelayCompletion,
@@ -142,44 +160,68 @@ class StoreAndForward:
         """A copy from a neighbour; `completion` when it is safe here. Copies of one group can be withdrawn together."""
         self._journal.group = group
         try:
-            rest = set(routers) - {self.router}
-            known = self.router in routers and message[ID] in self._seen
+            here, number = self.router in numbers.by_router, numbers.at(self.router)
+            known = here and self._seen.has_taken(message[ID], number)
             if known:
                 self.duplicates += 1
-            elif self.router in routers:
-                self._deliver(now_ms, message, expires_ms)
-            if rest:
-                self.no_hops += hops == 0
-                self.accept(message, rest, expires_ms, hops)
-            self._journal.then(ConfirmCopy(message[ID], completion) if known else completion)
+            elif here:
+                self._deliver(now_ms, numbers, message, expires_ms)
+            self._pass_on(message, numbers.without(self.router) if here else numbers, expires_ms, hops)
+            self._journal.then(ConfirmCopy(now_ms, message[ID], number, completion) if known else completion)
         finally:
             self._journal.group = None
 
-    def missing(self, message_id: bytes) -> StoreError | None:
+    def _pass_on(self, message: bytes, numbers: CopyNumbers, expires_ms: int, hops: int) -> None:
+        if numbers.by_router:
+            self.no_hops += hops == 0
+            self._store(message, numbers, expires_ms, hops)
+
+    def confirm_copy(self, copy: ConfirmCopy) -> StoreError | None:
         """A copy of what is known is safe if that one is: it may have been on its way to disk still, and refused."""
+        if self._seen.has_taken(copy.message_id, copy.number):
+            if copy.number is not None:
+                self._seen.numbers.add(copy.number, copy.now_ms)
+            return None
+        return copy_refused()
+
+    def missing(self, message_id: bytes) -> StoreError | None:
+        """The same for an event that was published here again."""
         return None if message_id in self._seen else copy_refused()
 
-    def forget(self, message_id: bytes) -> None:
+    def forget(self, message_id: bytes, number: CopyNumber | None = None) -> None:
         """The message could not be stored, so it was not taken after all."""
-        self._seen.discard(message_id)
+        self._seen.discard(message_id, number)
 
-    def _deliver(self, now_ms: int, message: bytes, expires_ms: int) -> None:
+    def _deliver(self, now_ms: int, numbers: CopyNumbers, message: bytes, expires_ms: int) -> None:
         if 0 < expires_ms <= now_ms:
             self.expired += 1
             return
-        tries = NEW if self._seen.prove_new(message[ID]) else PERHAPS_SEEN
-        self._seen.add(message[ID])
+        number = numbers.at(self.router)
+        if self._held.takes():
+            self._seen.add(message[ID], number, now_ms)
+            self._journal.message(self._seen, 0)
+            self._held.hold(message, number)
+            return
+        tries = NEW if self._seen.is_new(message[ID], number, repeated=numbers.repeated) else PERHAPS_SEEN
+        self._seen.add(message[ID], number, now_ms)
         self._journal.message(self._seen, 0)
         mailboxes = self._service.mailboxes.for_message(message, self._plane.match(message))
-        self._journal.then(DeliverRelayed(now_ms, self._service.prepare(message, mailboxes, expires_ms, tries=tries)))
+        offer = self._service.prepare(message, mailboxes, expires_ms, tries=tries)
+        self._journal.then(DeliverRelayed(now_ms, offer, number))
+
+    def held_copy(self, completion: HoldCopy, error: TidingsError | None) -> None:
+        seq, message_id, number = completion
+        self._held.held(seq, error)
+        if error is not None:
+            self.forget(message_id, number)
 
     def deliver_relayed(self, completion: DeliverRelayed, error: TidingsError | None) -> None:
-        now_ms, offer = completion
+        now_ms, offer, number = completion
         if error is None:
             self._service.offer(*offer)
             self._plane.publish(offer.message, now_ms, None)
         else:
-            self.forget(offer.message[ID])
+            self.forget(offer.message[ID], number)
 
     def deliver(self, now_ms: int, message: bytes) -> None:
         """To subscribers here: a message of another broker that is not persistent."""
@@ -223,9 +265,9 @@ class StoreAndForward:
 
     def _read_on(self, messages: Mapping[int, bytes]) -> None:
         for seq, blob in self._unread.brought(messages):
-            message, routers = decode_item(blob)
-            expires_ms = expires_ms_of(message)
-            item = _Item(seq, message[ID], message, len(message), expires_ms, self._hops_max, set(routers))
+            message, numbers = decode_item(blob)
+            expires_ms, routers = expires_ms_of(message), set(numbers.by_router)
+            item = _Item(seq, message[ID], message, len(message), expires_ms, self._hops_max, numbers, routers)
             self._add(item)
             self._wait(item)
         if not self._unread:
@@ -283,15 +325,22 @@ class StoreAndForward:
                 self._expire(item)
         del self._unchecked[-EXPIRE_MAX:]
 
+    def forget_silent(self, now_ms: int, silent_ms: float) -> None:
+        """About once a second: forget which copies came of broker runs that are long over."""
+        for note in self._seen.numbers.forget_silent(now_ms, silent_ms):
+            self._journal.later(note)
+
     def waiting_for(self) -> list[Router]:
         """Routers that something waits for, unsent."""
-        return list(self._todo)
+        return [router for router in self._todo if router != UNKNOWN]
 
     # --- messages out ---------------------------------------------------------------------------------------------
 
     def pump(self, now_ms: int) -> None:
         """Send what there are routes, and room, for; by each link in the order in which it was stored."""
         self._absent = []
+        if self.destinations_known and UNKNOWN in self._todo:
+            self._resolve()
         by_hop: dict[Router, list[Router]] = {}
         for router in self._todo:
             hop = self._next_hops.get(router)
@@ -299,6 +348,21 @@ class StoreAndForward:
                 by_hop.setdefault(hop, []).append(router)
         for hop, routers in by_hop.items():
             self._send_in_order(now_ms, hop, self._links[hop], routers)
+
+    def _resolve(self) -> None:
+        """Give what was stored for whoever wants it the destinations that are known now."""
+        for seq in list(self._todo[UNKNOWN]):
+            item = self._items[seq]
+            if item.message is None:
+                self._absent.append(seq)
+                if len(self._absent) == self._load_max:
+                    return
+                continue
+            if routers := self._plane.destinations(item.message):
+                numbers = self.numbering.take(routers, repeated=item.numbers.repeated)
+                self._store(item.message, numbers, item.expires_ms, self._hops_max)
+            self._done_with(item, (UNKNOWN,))
+            self._maybe_finish(item)
 
     def _send_in_order(self, now_ms: int, hop: Router, link: _Link, routers: list[Router]) -> None:
         """Send what waits for any of these routers, which all lie behind this link."""
@@ -328,7 +392,10 @@ class StoreAndForward:
         if item.message is None:
             return False
         routers = tuple(sorted(router for router in item.todo if self._next_hops.get(router) == hop))
-        if not self._plane.relay(hop, list(routers), item.hops - 1, self._next_tag, item.message, now_ms):
+        origin, epoch, repeated, by_router = item.numbers
+        numbers = [by_router[router] for router in routers]
+        hops, tag, message = item.hops - 1, self._next_tag, item.message
+        if not self._plane.relay(hop, list(routers), numbers, origin, epoch, repeated, hops, tag, message, now_ms):
             return False
         self._done_with(item, routers)
         item.outstanding += 1
@@ -401,26 +468,3 @@ class StoreAndForward:
             self._box = self._service.mailboxes.take_number()
             self._journal.change(MailboxAdded(self._box, KIND, KIND))
         return self._box
-
-
-def encode_item(message: bytes, routers: Iterable[Router]) -> bytes:
-    """An item as the store keeps it; a store looks at the priority, which stands where a message has it."""
-    out = bytearray((1, 0, message[2], 0))
-    ordered = sorted(routers)
-    put_varint(out, len(ordered))
-    for router in ordered:
-        put_varint(out, router)
-    return bytes(out) + message
-
-
-def decode_item(blob: bytes) -> tuple[bytes, list[Router]]:
-    """
-    >>> decode_item(encode_item(b"1234 and more", [7, 3]))
-    (b'1234 and more', [3, 7])
-    """
-    if blob[:1] != b"\x01":
-        raise CodecError("E_TRANSIT_VERSION", "an item of another version", position=0)
-    reader = Reader(blob, family="CONTROL")
-    reader.position = HEADER_BYTES
-    routers = [reader.varint(2**32 - 1) for _ in range(reader.count())]
-    return blob[reader.position :], routers

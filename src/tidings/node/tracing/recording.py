@@ -1,8 +1,8 @@
 """Tracking as a part of the node: joins what the plane records, the attached clients, and the tracing of messages.
 
-The plane records what is published, routed, forwarded and delivered straight; deliveries from mailboxes are
-told here. A *subscriber* is a client, under its client id, or a mailbox under its name: of a queue or shared
-subscription the records say that it was given out, not to whom. Everything to be stored leaves as one effect `Track`.
+The plane records what is published, routed, forwarded and delivered straight; deliveries from mailboxes are added here.
+A *subscriber* is a client, under its client id, or a mailbox under its name. Of a queue or shared subscription the
+consumer is recorded too, as `NAME to CLIENT`. Everything to be stored leaves as one effect `Track`.
 """
 
 from collections import Counter
@@ -29,6 +29,8 @@ from tidings.tracking.recording.recorder import (
 )
 
 ID = slice(4, 20)  # where a message has its id
+CONSUMER_IDLE_MS = 60_000
+SEVERAL_CONSUMERS = (MailboxKind.QUEUE, MailboxKind.SHARED, MailboxKind.SHARED_DURABLE)
 
 
 class Tracking:
@@ -38,20 +40,27 @@ class Tracking:
         settings: TrackingSettings,
         outbox: AnswerBatch,
         network: Network | None,
+        clients: Mapping[int, Connection],
         *,
         broker: int,
         incarnation: int,
     ) -> None:
-        self._plane, self._outbox, self._network = plane, outbox, network
+        self._plane, self._outbox, self._network, self._clients = plane, outbox, network, clients
+        self._now_ms = 0
         self.skew_ms = settings.skew_ms  # T_s
         self._backend = settings.kernel_backend(broker, incarnation)
         if self._backend is not None:
             plane.use_tracker(self._backend.tracker)
+            self._backend.know_brokers((broker,))
         self.recorder = Recorder(broker, settings, incarnation, self._backend)
         self.tracing = Tracing(broker, None if network is None else network.datagrams, self._inquire, outbox.answer)
         self._names: dict[int, str] = {}  # of connections with subscriptions
         self._sinks: Counter[int] = Counter()  # how many each of them has
         self._attached: Counter[str] = Counter()  # subscribers, and through how many connections
+        self._consumers: dict[str, int] = {}  # that were given something from a mailbox, and when last
+        self._publishers: dict[int, tuple[int, str]] = {}  # of each connection: its number, and who it is
+        self._known: set[int] = {broker}  # brokers
+        self._later: list[Effect] = []  # of publishers: stored with the next tick
 
     def start(self, now_ms: int, past: Iterable[Attachment], stored_ms: Mapping[int, int]) -> None:
         self._emit(self.recorder.start(now_ms, past, stored_ms))
@@ -59,12 +68,12 @@ class Tracking:
     def settle(
         self,
         now_ms: int,
-        clients: Mapping[int, Connection],
         direct: list[tuple[bool, int]],
         mailboxes: list[tuple[bool, Mailbox]],
     ) -> None:
         """The end of a turn: who came and who left, and what other brokers ask."""
         effects: list[Effect] = []
+        self._now_ms = now_ms
         if self._network is not None:
             neighbours, self._network.neighbour_changes = self._network.neighbour_changes, []
             for came, router in neighbours:
@@ -76,11 +85,11 @@ class Tracking:
                 self.tracing.datagram(now_ms, source, payload)
         if self._backend is not None:
             for added, connection in direct:
-                effects += self._subscribed(now_ms, connection, clients.get(connection), added)
+                effects += self._subscribed(now_ms, connection, self._clients.get(connection), added)
             for added, mailbox in mailboxes:
                 if mailbox.kind is MailboxKind.PRIVATE:
                     connection = _owner(mailbox)
-                    effects += self._subscribed(now_ms, connection, clients.get(connection), added)
+                    effects += self._subscribed(now_ms, connection, self._clients.get(connection), added)
                 else:
                     effects += self._change(now_ms, mailbox.name, added)
         self._emit(effects)
@@ -93,21 +102,64 @@ class Tracking:
             kind, peer = (HistoryKind.ROUTE, "") if to is None else (HistoryKind.FORWARD, str(to))
             self._backend.add(kind, peer, id, now_ms)
 
-    def delivered(self, now_ms: int, mailbox: Mailbox, messages: list[bytes]) -> None:
-        """Given out to a consumer."""
+    def published_by(self, now_ms: int, connection: int, number: int, address: str) -> None:
+        """A client has logged in, and makes ids with this number."""
+        client = self._clients.get(connection)
+        if self._backend is None or client is None:
+            return
+        about = f"user {client.principal.name!r}, client {client.client_id!r}, from {address or 'unknown'}"
+        self._publishers[connection] = number, about
+        self._later += self.recorder.publisher(number, about, now_ms, attached=True)
+
+    def lost(self, connection: int) -> None:
+        if connection in self._publishers:
+            number, about = self._publishers.pop(connection)
+            self._later += self.recorder.publisher(number, about, self._now_ms, attached=False)
+
+    def delivered(self, now_ms: int, mailbox: Mailbox, consumer: int, messages: list[bytes]) -> None:
+        """Given out to a consumer, by its connection."""
         if self._backend is None:
             return
-        name = self._names.get(_owner(mailbox), "") if mailbox.kind is MailboxKind.PRIVATE else mailbox.name
-        if name in self._attached:
-            self._backend.add(HistoryKind.DELIVER, name, b"".join(message[ID] for message in messages), now_ms)
+        private = mailbox.kind is MailboxKind.PRIVATE
+        name = self._names.get(_owner(mailbox), "") if private else mailbox.name
+        if name not in self._attached:
+            return
+        ids = b"".join(message[ID] for message in messages)
+        self._backend.add(HistoryKind.DELIVER, name, ids, now_ms)
+        client = self._clients.get(consumer)
+        if client is not None and mailbox.kind in SEVERAL_CONSUMERS:
+            one = consumer_name(name, client)
+            if one not in self._consumers:
+                self._emit(self.recorder.attach(AttachmentKind.SUBSCRIBER, one, now_ms))
+            self._consumers[one] = now_ms
+            self._backend.add(HistoryKind.DELIVER, one, ids, now_ms)
 
     def tick(self, now_ms: int) -> None:
         """A few times a second: what is full or due, and questions that nobody answers."""
-        self._emit(self.recorder.tick(now_ms, full=False))
+        self._now_ms = now_ms
+        later, self._later = self._later, []
+        self._emit([*later, *self.recorder.tick(now_ms, full=False), *self._idle(now_ms)])
+        self._meet()
         self.tracing.tick(now_ms)
 
+    def _meet(self) -> None:
+        """Let the backend know brokers that are new here."""
+        if self._network is not None and self._backend is not None:
+            fresh = set(self._network.datagrams.reachable()) - self._known
+            if fresh:
+                self._known |= fresh
+                self._backend.know_brokers(fresh)
+
+    def _idle(self, now_ms: int) -> list[Effect]:
+        """Consumers that were given nothing for a while are detached until they are."""
+        idle = [one for one, last_ms in self._consumers.items() if abs(now_ms - last_ms) > CONSUMER_IDLE_MS]
+        for one in idle:
+            del self._consumers[one]
+        return [effect for one in idle for effect in self.recorder.detach(AttachmentKind.SUBSCRIBER, one, now_ms)]
+
     def close(self, now_ms: int) -> None:
-        self._emit(self.recorder.close(now_ms))
+        later, self._later = self._later, []
+        self._emit([*later, *self.recorder.close(now_ms)])
 
     def resolved(self, now_ms: int, number: int, answer: TraceAnswer) -> None:
         self.tracing.resolved(now_ms, number, answer)
@@ -158,6 +210,11 @@ def subscriber_name(client: Connection) -> str:
     if own and not own.endswith("/"):  # with users, "name/" stands before each id
         return own
     return f"{own or client.principal.name + '/'}#{client.number}"
+
+
+def consumer_name(mailbox: str, client: Connection) -> str:
+    """The name in reports of a client that was given a message from a mailbox."""
+    return f"{mailbox} to {subscriber_name(client)}"
 
 
 def _owner(mailbox: Mailbox) -> int:

@@ -73,7 +73,7 @@ class Tracing:
             raise LimitError("E_TRACES", f"at most {SEARCHES_MAX} messages are traced at a time")
         if request.message == MessageId.NONE:
             raise UsageError("E_MESSAGE_ID_TEXT", "this is the id of messages that have none")
-        topology = {} if self._post is None else self._post.topology()
+        topology = {self._broker: ()} if self._post is None else self._post.topology()
         number = self._number()
         path = PathSearch(request.message, topology, everywhere=request.everywhere)
         self._searches[number] = _Search(client.number, request.receipt, path)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tidings.overlay.effects import ControlMessage, Router
 
-LINK_VERSION = 1
+LINK_VERSION = 2
 ANY = "*"  # the value of a parameter that this broker does not know and does without
 MAY_DIFFER = frozenset({"encoding", "encoding key", "grade"})
 

@@ -12,8 +12,11 @@ from tidings.pipeline.jobs.fit import fit_job
 from tidings.pipeline.jobs.generate import generate_job
 from tidings.pipeline.jobs.ingest import ingest_job, listing
 from tidings.pipeline.jobs.measure import measure_job
+from tidings.pipeline.jobs.migrate import migrate_job
+from tidings.pipeline.jobs.optimize import optimize_job, stored_tables
 from tidings.pipeline.jobs.replay import replay_job
 from tidings.pipeline.jobs.report import READS, report_job
+from tidings.pipeline.jobs.restore import restore_job
 from tidings.pipeline.jobs.sweep import sweep_job
 from tidings.pipeline.jobs.trace import trace_job
 from tidings.pipeline.run import JobOutcome, JobRun
@@ -79,6 +82,15 @@ JOBS: dict[str, Job] = {
         "report",
         lambda run: any(run.result(name).manifest() is not None for name in READS),
     ),
+    "optimize": Job(
+        optimize_job,
+        "rewrite small files, remove old ones",
+        "all tables",
+        "the same rows",
+        lambda run: any(stored.manifest() is not None for stored in stored_tables(run)),
+    ),
+    "restore": Job(restore_job, "go back to a version", "a table", "the table", lambda run: False),
+    "migrate": Job(migrate_job, "convert an earlier layout", "all tables", "all tables", lambda run: False),
 }
 
 
@@ -104,7 +116,9 @@ def explain_job(run: JobRun, name: str) -> list[dict[str, Any]]:
         plan["ready"] = job.ready(run) or name != "run"
         if one == "ingest" and run.config.input:
             plan["new segments"] = {
-                table: len(new) for table in TABLES if (new := listing(run.source, clean_table(run.output, table)).new)
+                table: len(new)
+                for table in TABLES
+                if (new := listing(run.source, table, clean_table(run.output, table).manifest()).new)
             }
         plans.append(plan)
     return plans

@@ -292,7 +292,7 @@ def _hash(router: int) -> int:
 
 def replay_job(run: JobRun) -> list[JobOutcome]:
     messages, about = run.message_rows()
-    folders, subscriptions = run.subscription_folders()
+    folders, subscriptions = run.subscription_files()
     options = run.config.replay
     inputs = {"messages": about, "subscriptions": subscriptions, "options": asdict(options)}
     stored = run.result("matches")

@@ -13,9 +13,20 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from tidings.pipeline.run import JobOutcome, JobRun
+from tidings.pipeline.storage import StoredTable
 from tidings.pipeline.storage_paths import StoragePath
 
 Rows = Sequence[Mapping[str, Any]]
+
+
+class Sample(list[Mapping[str, Any]]):
+    """Rows of a table that has more."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], total: int) -> None:
+        super().__init__(rows)
+        self.total = total
+
+
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Tidings: results</title>
 <style>body{{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24}}
@@ -38,7 +49,7 @@ def write_report(tables: Mapping[str, Rows], folder: StoragePath) -> list[Storag
     for title, section in _SECTIONS.items():
         text, figure = section(tables)
         if text:
-            body.append(f"<h2>{html.escape(title)}</h2>\n{text}")
+            body.append(f"<h2>{html.escape(title)}</h2>\n{text}{_samples(tables, _READ_BY[title])}")
         if figure is not None:
             picture, drawn = folder.under(f"{title.split()[0].lower()}.svg"), io.BytesIO()
             with mpl.rc_context({"svg.hashsalt": title}):
@@ -123,10 +134,12 @@ def _traces(tables: Mapping[str, Rows]) -> tuple[str, Figure | None]:
     counts: dict[int, int] = {}
     for row in rows:
         counts[row["brokers"]] = counts.get(row["brokers"], 0) + 1
-    text = f"<p>{len(rows):,} different paths, {sum(row['confirmed'] for row in rows):,} of them confirmed by their "
-    text += (
-        f"origin; the least sure statement is wrong with probability {max(r['probability_max'] for r in rows):.2e}.</p>"
+    total = rows.total if isinstance(rows, Sample) else len(rows)
+    confirmed, least_sure = sum(row["confirmed"] for row in rows), max(row["probability_max"] for row in rows)
+    text = (
+        f"<p>{total:,} different paths. Of {len(rows):,}, {confirmed:,} are confirmed by their origin; the least sure "
     )
+    text += f"statement is wrong with probability {least_sure:.2e}.</p>"
     figure, axes = _axes("brokers on a path", "different paths")
     axes.bar(list(counts), list(counts.values()))
     return text, figure
@@ -149,7 +162,8 @@ def _simulated(tables: Mapping[str, Rows]) -> tuple[str, Figure | None]:
     if not rows:
         return "", None
     shown = sorted({(row["scenario"], row["metric"]) for row in rows})
-    text = f"<p>{len(shown):,} metrics of simulated experiments, bars for 95 % confidence intervals.</p>"
+    text = f"<p>{len(shown):,} metrics of simulated experiments, bars for 95 % confidence intervals"
+    text += f"; the first {PICTURES_MAX} are drawn.</p>" if len(shown) > PICTURES_MAX else ".</p>"
     shown = shown[:PICTURES_MAX]
     figure = Figure(figsize=(9.0, 2.6 * -(-len(shown) // 3)), layout="constrained")
     for place, key in enumerate(shown, 1):
@@ -171,6 +185,25 @@ _SECTIONS: dict[str, Callable[[Mapping[str, Rows]], tuple[str, Figure | None]]] 
     "Sweeps of the simulator": _sweeps,
     "Simulated experiments": _simulated,
 }
+
+
+_READ_BY = {
+    "Throughput and models": ("throughput", "fits", "predictions"),
+    "Replication grades": ("grades", "moments"),
+    "Traces": ("paths",),
+    "Sweeps of the simulator": ("sweeps",),
+    "Simulated experiments": ("simulated",),
+}
+
+
+def _samples(tables: Mapping[str, Rows], names: Iterable[str]) -> str:
+    """A sentence for each table of which a section has read only some rows."""
+    found = [(name, rows) for name in names if isinstance(rows := tables.get(name), Sample)]
+    about = "figures and sums are of these"
+    return "".join(
+        f"<p><strong>A sample:</strong> {len(rows):,} of {rows.total:,} rows of {name}; {about}.</p>"
+        for name, rows in found
+    )
 
 
 def _axes(x: str, y: str) -> tuple[Figure, Any]:
@@ -197,12 +230,16 @@ def _point(text: str) -> str:
     return ", ".join(f"{key} {value}" for key, value in found.items()) if isinstance(found, dict) else text
 
 
+def _rows(stored: StoredTable, run: JobRun) -> Rows:
+    rows = [row.asDict() for row in stored.read(run.spark).limit(ROWS_MAX).collect()]
+    total = stored.need().rows
+    return Sample(rows, total) if total > len(rows) else rows
+
+
 def report_job(run: JobRun) -> list[JobOutcome]:
     folder = StoragePath.of(run.config.report.folder or run.output.under("report").uri)
     present = [name for name in READS if run.result(name).manifest() is not None]
-    tables = {
-        name: [row.asDict() for row in run.result(name).read(run.spark).limit(ROWS_MAX).collect()] for name in present
-    }
+    tables = {name: _rows(run.result(name), run) for name in present}
     run.progress("writing the report")
     made = write_report(tables, folder)
     return [JobOutcome("report", f"written to {made[0].uri}", len(made))]

@@ -40,7 +40,7 @@ REPORTS_MAX = 1 << 18  # that a worker remembers
 class TraceRecords:
     """A worker's input for tracing; small, and the same for all tasks of a job."""
 
-    folders: tuple[str, ...]  # of histories
+    files: tuple[str, ...]  # of histories
     attachments: tuple[tuple[int, tuple[Attachment, ...]], ...]  # by broker, in the order of their making
     writers: tuple[tuple[int, str], ...]  # brokers, and who wrote about their attachments
     missing_ms: tuple[tuple[str, int], ...]  # writer, and up to when segments of it are gone or damaged
@@ -153,7 +153,7 @@ class Reporter:
 @lru_cache(maxsize=1)
 def _reporter(records: TraceRecords) -> Reporter:
     """Once for each process of a worker."""
-    cache = FilterCache([StoragePath(uri) for uri in records.folders], records.filters_bytes_max)
+    cache = FilterCache([StoragePath(uri) for uri in records.files], records.filters_bytes_max)
     missing = dict(records.missing_ms)
     written = {*records.writers, *((broker, writer) for broker, own in cache.writers.items() for writer in own)}
     known = {writer for _, writer in written}
@@ -255,7 +255,7 @@ def trace_job(run: JobRun) -> list[JobOutcome]:
     def rows() -> DataFrame:
         changes = attachments.read(run.spark).collect()
         records = TraceRecords(
-            tuple(place.uri for place in histories.folders()),
+            tuple(place.uri for place in histories.paths()),
             attachments_of(changes),
             writers_of(changes),
             missing_ms(since, recorded.skipped, attached.skipped, changes),

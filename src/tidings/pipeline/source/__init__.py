@@ -4,13 +4,15 @@
     spark.readStream.format("tidings").options(url=…, subscription="audit", destination="ticks.>").load()
     rows.write.format("tidings").options(url=…, destination="alerts").mode("append").save()
 
-Spark finds it through the package `pyspark_tidings`. docs/pipeline.md lists the options.
+Spark finds it through the package `pyspark_tidings`. docs/pipeline.md lists the options. `register` gives the streams
+that are defined next an environment of their own.
 """
 
 import sys
 from collections.abc import MutableMapping
 from types import FrameType
 
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -52,6 +54,17 @@ class TidingsSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         return StreamWriter(WriteOptions.of(self.options, overwrite), schema)
+
+
+def register(spark: SparkSession) -> None:
+    """Registers the source again in a session, with push-down of filters; call it before each of several streams.
+
+    Spark keeps one map of environment variables for each registration of a source. Starting a worker writes to it, and
+    a stream that is started at that moment serialises it, which fails if it grows meanwhile. Registered again, the
+    source has another map; streams that were defined before keep theirs. The workers are those of `PYSPARK_PYTHON`.
+    """
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(TidingsSource)
 
 
 def _pushing() -> bool:

@@ -3,8 +3,8 @@
 Proton's own Message class does not tell what was absent from what has its default value, and keeps one body section
 only: an exact copy needs the sections themselves.
 
->>> decode_sections(encode(Section.VALUE, "text"))
-[Decoded(section=<Section.VALUE: 119>, value='text', raw=b'\\x00Sw\\xa1\\x04text')]
+>>> decode_sections(encode(MessageSection.VALUE, "text"))
+[Decoded(section=<MessageSection.VALUE: 119>, value='text', raw=b'\\x00Sw\\xa1\\x04text')]
 """
 
 import struct

@@ -21,7 +21,8 @@ from tidings.protocols.mqtt.topics import to_destination, to_topic
 from tidings.protocols.mqtt.wire import PacketReader, Writer
 
 QOS, FORMAT, USER, CONTENT_TYPE = "JMSXMqttQoS", "JMSXMqttFormat", "JMSXMqttUser", "content-type"
-_OWN = {QOS, FORMAT, USER, CONTENT_TYPE, "JMSXAmqp"}
+RETAIN = "JMSXRetain"
+_OWN = {QOS, FORMAT, USER, CONTENT_TYPE, RETAIN, "JMSXAmqp"}
 _BINARY = "ID:AMQP_BINARY:"  # as of AMQP's correlation ids that are not text
 _BINARY_FORM = re.compile(r"([0-9A-F]{2})*")
 _TYPE, _PRIORITY = "JMSType", "JMSPriority"
@@ -43,12 +44,16 @@ def message_of(packet: PublishPacket | Will, destination: Destination, message_i
     given = packet.properties
     if not given:
         properties: dict[str, Value] = {QOS: 1} if packet.qos == 1 else {}
+        if packet.retain:
+            properties[RETAIN] = True
         return Message(destination, properties, packet.payload, id=message_id, persistent=packet.qos > 0)
     if given.get(Property.PAYLOAD_FORMAT):
         _check_text(packet.payload)
     properties, header = _properties(given.get(Property.USER, []))
     if packet.qos == 1:
         properties[QOS] = 1
+    if packet.retain:
+        properties[RETAIN] = True
     if given.get(Property.PAYLOAD_FORMAT):
         properties[FORMAT] = 1
     if Property.CONTENT_TYPE in given:
@@ -72,6 +77,12 @@ def message_of(packet: PublishPacket | Will, destination: Destination, message_i
 def qos_of(message: Message) -> int:
     """The QoS with which it was published; persistent messages of other protocols count as QoS 2."""
     return (1 if message.properties.get(QOS) == 1 else 2) if message.persistent else 0
+
+
+def is_retained(message: Message) -> bool:
+    """Published to be retained; a header of STOMP says so as text."""
+    value = message.properties.get(RETAIN)
+    return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
 def properties_of(message: Message, now_ms: int) -> dict[Property, Any]:

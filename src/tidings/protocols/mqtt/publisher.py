@@ -1,5 +1,7 @@
 """Incoming publications of one connection: aliases, QoS 1 and 2, and the order of their answers.
 
+`exactly_once` takes those of QoS 2 in a session that outlives the connection.
+
 PUBACK and PUBREC are sent in the order of the PUBLISH packets [MQTT-4.6.0-2, -3], each when the broker has confirmed
 the message. Packet identifiers of QoS 2 are kept from PUBLISH to PUBREL.
 """
@@ -12,8 +14,9 @@ from tidings.errors import RemoteError, TidingsError
 from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message_id import MessageId
+from tidings.protocols.mqtt.exactly_once import ExactlyOnceReceiver
 from tidings.protocols.mqtt.mapping import destination_of, message_of
-from tidings.protocols.mqtt.packets import V5, Packet, PublishAnswer, PublishPacket, Will
+from tidings.protocols.mqtt.packets import V5, Packet, PublishAnswer, PublishPacket
 from tidings.protocols.mqtt.properties import PacketType, Property
 from tidings.protocols.mqtt.reasons import MqttError, Reason, reason_of
 from tidings.protocols.native.peer import NativePeer
@@ -43,18 +46,19 @@ class Publisher:
         next_id: Callable[[], MessageId],
         send: Callable[[Packet], None],
         fail: Callable[[TidingsError], None],
+        exactly_once: ExactlyOnceReceiver | None,
     ) -> None:
         self._peer, self._version, self._frame_bytes_max = peer, version, frame_bytes_max
         self._next_id, self._send, self._fail = next_id, send, fail
         self._aliases: dict[int, str] = {}
         self._destinations: dict[str, Destination] = {}
         self._unanswered: deque[_Unanswered] = deque()
-        self._received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
+        self._exactly_once = exactly_once
+        # Packet ids of QoS 2 that wait for PUBREL.
+        self._received: set[int] = set() if exactly_once is None else set(exactly_once.received)
 
     def publish(self, packet: PublishPacket) -> None:
         topic = self._topic(packet)
-        if packet.retain:
-            raise MqttError(Reason.RETAIN_UNSUPPORTED, "retained messages are not available: publish without RETAIN")
         if not packet.qos:
             self._peer.publish(self._encode(packet, topic), None)
             return
@@ -73,17 +77,22 @@ class Publisher:
             return
         if packet.qos == 2:
             self._received.add(packet.packet_id)
-        self._peer.publish(message, lambda error: self._settled(entry, error))
+        if packet.qos == 2 and self._exactly_once is not None:
+            self._exactly_once.publish(packet.packet_id, message, lambda error: self._settled(entry, error))
+        else:
+            self._peer.publish(message, lambda error: self._settled(entry, error))
 
     def release(self, packet: PublishAnswer) -> None:
         """PUBREL: the packet id may be used again."""
-        reason = Reason.SUCCESS if packet.packet_id in self._received else Reason.PACKET_ID_UNKNOWN
-        self._received.discard(packet.packet_id)
-        self._send(PublishAnswer(PacketType.PUBCOMP, packet.packet_id, reason))
+        known = packet.packet_id in self._received
+        if known and self._exactly_once is not None:
+            self._exactly_once.release(packet.packet_id, lambda: self._released(packet.packet_id, Reason.SUCCESS))
+        else:
+            self._released(packet.packet_id, Reason.SUCCESS if known else Reason.PACKET_ID_UNKNOWN)
 
-    def will(self, will: Will) -> None:
-        """PublishPacket the will of a client that is gone."""
-        self._peer.publish(encode_message(message_of(will, destination_of(will.topic), self._next_id())), None)
+    def _released(self, packet_id: int, reason: Reason) -> None:
+        self._received.discard(packet_id)
+        self._send(PublishAnswer(PacketType.PUBCOMP, packet_id, reason))
 
     def _topic(self, packet: PublishPacket) -> str:
         alias = packet.properties.get(Property.TOPIC_ALIAS)

@@ -4,20 +4,26 @@
     socket ◄─ take_output ◄─ packets ◄─ answers, deliveries ◄─ frames ◄─ broker
 
 To the broker it is a client of the native protocol: permissions, limits, flow control and metrics are the broker's own.
-A session ends with its connection (ADR 12).
+What outlives a connection is the broker's: records, durable subscriptions, a will (ADR 12).
 """
 
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any, NoReturn, assert_never
 
-from tidings.errors import TidingsError
+from tidings.errors import RemoteError, TidingsError
+from tidings.kernel.codec import encode_message
 from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.node.clients.subscription_plan import NAME_MAX
 from tidings.node.protocol_session import Hello
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.decode import decode, protocol_version
 from tidings.protocols.mqtt.encode import encode
-from tidings.protocols.mqtt.mapping import destination_of
+from tidings.protocols.mqtt.exactly_once import ExactlyOnceReceiver
+from tidings.protocols.mqtt.mapping import destination_of, message_of
+from tidings.protocols.mqtt.opening import EncodedWill, SessionOpening, SessionState, linger, milliseconds
+from tidings.protocols.mqtt.outgoing import Outgoing
 from tidings.protocols.mqtt.packets import (
     V4,
     V5,
@@ -40,7 +46,7 @@ from tidings.protocols.mqtt.publisher import RECEIVE_MAXIMUM, TOPIC_ALIAS_MAXIMU
 from tidings.protocols.mqtt.reasons import RETURN_CODES, MqttError, Reason, reason_of
 from tidings.protocols.mqtt.splitter import PacketSplitter
 from tidings.protocols.mqtt.subscriber import MqttSubscriber
-from tidings.protocols.native.frames import unsigned
+from tidings.protocols.native.frames import FrameType, unsigned
 from tidings.protocols.native.peer import Delivered, Dropped, Ended, Fields, NativePeer, Said, Welcomed
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.session import Caller
@@ -76,7 +82,13 @@ class MqttSession:
         self._client_id = ""
         self._ids: MessageIdSource | None = None
         self._now_ms = 0
-        self._will: Will | None = None
+        self._will: EncodedWill | None = None
+        self._state: SessionState | None = None
+        self._outgoing: Outgoing | None = None
+        self._successor: Callable[[], None] | None = None  # waits until this connection has released what is its own
+        self._entered = False  # it is this client's only connection
+        self._frame_max = 0
+        self._publisher_id = 0
         self._publisher: Publisher | None = None
         self._subscriber: MqttSubscriber | None = None
 
@@ -115,12 +127,12 @@ class MqttSession:
         self._now_ms = now_ms
 
     def lost(self) -> None:
-        """The connection is closed: the will is published unless the client said good-bye."""
+        """The connection is closed; the broker publishes the will unless the client said good-bye."""
+        if self.state is MqttState.READY and self._subscriber is not None:
+            self._subscriber.release()
         self._leave()
-        will, self._will = self._will, None
-        if will is not None and self._publisher is not None:
-            self._publisher.will(will)
         self.state = MqttState.OVER
+        self._released()
 
     def take_frames(self) -> bytes:
         """For the broker."""
@@ -135,19 +147,28 @@ class MqttSession:
     @property
     def waiting_bytes(self) -> int:
         """Bytes held because the client's receive maximum is used up."""
-        return 0 if self._subscriber is None else self._subscriber.waiting_bytes
+        return 0 if self._outgoing is None else self._outgoing.waiting_bytes
 
-    def take_over(self) -> None:
+    def take_over(self, then: Callable[[], None]) -> None:
         """Another connection has the client id now."""
+        self._successor = then
         if self.state is not MqttState.OVER:
             self._end(MqttError(Reason.TAKEN_OVER, "another connection uses this client id"))
-            self._peer.close()
-            self._caller.wake()
+        if self._entered:  # otherwise it still waits for the one before
+            self._peer.ask(FrameType.SYNC, {}, lambda _: self._released())
+        self._caller.wake()
+
+    def _released(self) -> None:
+        """The next connection of this client may go on."""
+        self._peer.close()
+        then, self._successor = self._successor, None
+        if then is not None:
+            then()
 
     # --- packets --------------------------------------------------------------------------------------------------
 
     def _packet(self, first: int, content: bytes) -> None:
-        if self._publisher is None or self._subscriber is None:
+        if self._publisher is None or self._subscriber is None or self._outgoing is None:
             if first >> 4 != PacketType.CONNECT:  # [MQTT-3.1.0-1]
                 raise MqttError(Reason.PROTOCOL_ERROR, "the first packet must be CONNECT")
             self._version = protocol_version(content)
@@ -163,7 +184,7 @@ class MqttSession:
                 if packet.type is PacketType.PUBREL:
                     self._publisher.release(packet)
                 else:
-                    self._subscriber.answered(packet)
+                    self._outgoing.answered(packet)
             case SubscribePacket():
                 self._subscriber.subscribe(packet)
             case UnsubscribePacket():
@@ -176,22 +197,16 @@ class MqttSession:
                 raise MqttError(Reason.PROTOCOL_ERROR, f"unexpected packet type {first >> 4}")
             case _:
                 assert_never(packet)
-        self._output += self._subscriber.output
-        self._subscriber.output.clear()
 
     def _log_in(self, packet: Connect) -> None:
         self._connect, self._client_id = packet, packet.client_id
         if Property.AUTHENTICATION_METHOD in packet.properties:
             raise MqttError(Reason.BAD_AUTHENTICATION, "no authentication method is supported: use user and password")
-        if self._version == V4 and not packet.clean:
-            if not packet.client_id:  # 3.1.1 [MQTT-3.1.3-8]
-                raise MqttError(Reason.CLIENT_ID, "an empty client id needs clean session")
-            raise MqttError(Reason.NOT_SUPPORTED_HERE, "sessions that outlive a connection are not available")
+        if self._version == V4 and not packet.clean and not packet.client_id:  # 3.1.1 [MQTT-3.1.3-8]
+            raise MqttError(Reason.CLIENT_ID, "an empty client id needs clean session")
         if len(packet.client_id) > NAME_MAX or any(character < " " for character in packet.client_id):
             raise MqttError(Reason.CLIENT_ID, f"a client id must have at most {NAME_MAX} characters, none of control")
         if packet.will is not None:
-            if packet.will.retain:
-                raise MqttError(Reason.RETAIN_UNSUPPORTED, "retained messages are not available: no RETAIN in a will")
             destination_of(packet.will.topic)
         try:
             password = (packet.password or b"").decode()
@@ -204,10 +219,19 @@ class MqttSession:
 
     def _disconnect(self, packet: Disconnect) -> None:
         assert self._connect is not None
-        if packet.properties.get(Property.SESSION_EXPIRY) and not self._connect.properties.get(Property.SESSION_EXPIRY):
-            raise MqttError(Reason.PROTOCOL_ERROR, "the session expiry was 0 in CONNECT")
-        if packet.reason != Reason.DISCONNECT_WITH_WILL:
-            self._will = None  # [MQTT-3.14.4-3]
+        assert self._state is not None
+        assert self._subscriber is not None
+        lifetime_ms = self._state.lifetime_ms
+        if Property.SESSION_EXPIRY in packet.properties:
+            changed = milliseconds(packet.properties[Property.SESSION_EXPIRY])
+            if changed and not lifetime_ms:
+                raise MqttError(Reason.PROTOCOL_ERROR, "the session expiry was 0 in CONNECT")
+            lifetime_ms = changed
+        will = self._will if packet.reason == Reason.DISCONNECT_WITH_WILL else None  # [MQTT-3.14.4-3]
+        if will is not self._will or lifetime_ms != self._state.lifetime_ms:
+            self._peer.ask(FrameType.LINGER, linger(lifetime_ms, will), lambda _: None)
+        self._subscriber.release()
+        self._leave()
         self.state = MqttState.OVER
         self._peer.close()
 
@@ -218,8 +242,6 @@ class MqttSession:
             case Delivered():
                 if self._subscriber is not None and self.state is MqttState.READY:
                     self._subscriber.deliver(said, self._now_ms)
-                    self._output += self._subscriber.output
-                    self._subscriber.output.clear()
             case Dropped():
                 pass  # no packet can tell; docs/protocols.md
             case Welcomed(fields):
@@ -233,30 +255,67 @@ class MqttSession:
         assert self._connect is not None
         connect = self._connect
         publisher, broker = unsigned(fields, "publisher"), unsigned(fields, "broker")
-        self._ids = MessageIdSource(publisher, broker)
-        frame_max = unsigned(fields, "frame_max") or self._caller.frame_bytes_max
-        self._splitter.bytes_max = frame_max
-        self._publisher = Publisher(self._peer, self._version, frame_max, self._next_id, self._send, self._fail_later)
-        self._subscriber = MqttSubscriber(self._peer, connect, self._send)
-        self._will = connect.will
-        given = connect.properties
-        properties: dict[Property, Any] = {}
+        self._publisher_id, self._ids = publisher, MessageIdSource(publisher, broker)
+        self._frame_max = unsigned(fields, "frame_max") or self._caller.frame_bytes_max
+        self._splitter.bytes_max = self._frame_max
+        properties: dict[Property, Any] = {
+            Property.RECEIVE_MAXIMUM: RECEIVE_MAXIMUM,
+            Property.MAXIMUM_PACKET: self._frame_max,
+            Property.TOPIC_ALIAS_MAXIMUM: TOPIC_ALIAS_MAXIMUM,
+        }
         if not self._client_id:
             self._client_id = f"auto-{broker}-{publisher}"
             properties[Property.ASSIGNED_CLIENT_ID] = self._client_id
-        if given.get(Property.SESSION_EXPIRY):
-            properties[Property.SESSION_EXPIRY] = 0
-        properties |= {
-            Property.RECEIVE_MAXIMUM: RECEIVE_MAXIMUM,
-            Property.RETAIN_AVAILABLE: 0,
-            Property.MAXIMUM_PACKET: frame_max,
-            Property.TOPIC_ALIAS_MAXIMUM: TOPIC_ALIAS_MAXIMUM,
-        }
-        if given.get(Property.REQUEST_RESPONSE):
+            self._peer.ask(FrameType.IDENTIFY, {"client": self._client_id}, lambda _: None)
+        if connect.properties.get(Property.REQUEST_RESPONSE):
             properties[Property.RESPONSE_INFORMATION] = f"reply/{broker}/{publisher}"
+        if connect.will is not None:
+            self._will = self._encoded_will(connect.will)
+
+        def opened(state: SessionState | RemoteError) -> None:
+            if isinstance(state, RemoteError):
+                self._fail_later(state)
+            elif self.state is MqttState.LOGIN:
+                self._opened(state, connect, properties)
+
+        opening = SessionOpening(self._peer, connect, self._will, publisher, opened)
+        self._clients.enter(self._user, self._client_id, self, partial(self._enter, opening))
+
+    @property
+    def _user(self) -> str:
+        return (self._connect.user if self._connect is not None else None) or self._caller.certificate
+
+    def _encoded_will(self, will: Will) -> EncodedWill:
+        message = message_of(will, destination_of(will.topic), self._next_id())
+        delay_s, expiry_s = will.properties.get(Property.WILL_DELAY, 0), will.properties.get(Property.MESSAGE_EXPIRY, 0)
+        return EncodedWill(encode_message(message), 1000 * delay_s, 1000 * expiry_s)
+
+    def _enter(self, opening: SessionOpening) -> None:
+        """The connection before it has released what was its own."""
+        self._entered = True
+        if self.state is MqttState.OVER:  # and the next one waits already
+            self._released()
+        else:
+            opening.start()
+        self._caller.wake()
+
+    def _opened(self, state: SessionState, connect: Connect, properties: dict[Property, Any]) -> None:
+        persistent, self._state = state.persistent, state
+        fail, write = self._fail_later, self._output.append
+        receiver = ExactlyOnceReceiver(self._peer, state.incoming, fail) if persistent else None
+        self._publisher = Publisher(
+            self._peer, self._version, self._frame_max, self._next_id, self._send, fail, receiver
+        )
+        self._outgoing = Outgoing(self._peer, connect, self._send, write, fail, persistent=persistent)
+        self._subscriber = MqttSubscriber(
+            self._peer, connect, self._outgoing, self._send, fail, state.record, persistent=persistent
+        )
         self.state = MqttState.READY
-        self._send(Connack(False, Reason.SUCCESS, properties))
-        self._clients.enter(connect.user or self._caller.certificate, self._client_id, self)
+        self._send(Connack(state.present, Reason.SUCCESS, properties))
+        before = self._clients.take_unfinished(self._user, self._client_id)
+        if state.present:
+            self._outgoing.resume(state.outgoing, before)
+            self._subscriber.resume()
         self._take_packets()
 
     def _next_id(self) -> MessageId:
@@ -285,8 +344,11 @@ class MqttSession:
         """Tell the client why, in CONNACK or DISCONNECT, once."""
         if self.state is MqttState.OVER:
             return
-        before, self.state = self.state, MqttState.OVER
+        before = self.state
+        if before is MqttState.READY and self._subscriber is not None:
+            self._subscriber.release()
         self._leave()
+        self.state = MqttState.OVER
         reason = reason_of(error)
         if before is not MqttState.READY:
             self._refuse(reason, error)
@@ -304,8 +366,12 @@ class MqttSession:
             self._output.append(encode(Connack(False, RETURN_CODES[reason]), V4))
 
     def _leave(self) -> None:
-        if self._connect is not None:
-            self._clients.leave(self._connect.user or self._caller.certificate, self._client_id, self)
+        """The client id is free for others; called once or more."""
+        if self._connect is None or not self._client_id:
+            return
+        keeps = self.state is MqttState.READY and self._state is not None and self._state.persistent
+        unfinished = self._outgoing.unfinished() if keeps and self._outgoing is not None else None
+        self._clients.leave(self._user, self._client_id, self, unfinished)
 
 
 def _disconnect_reason(reason: Reason) -> Reason:

@@ -1,25 +1,24 @@
-"""Subscriptions of one connection, and what is delivered by them.
+"""Subscriptions of one MQTT session, and the messages that they, and SUBSCRIBE for retained ones, bring.
 
-A topic filter becomes one subscription of the broker, or two (`a/#` includes `a`). Messages of QoS 1 and 2 wait here
-for a packet id while the client's receive maximum is used up; the broker sends as many as it has credit for.
+A topic filter becomes one subscription of the broker, or two (`a/#` includes `a`). In a session that outlives its
+connection those of QoS 1 and 2 are durable subscriptions of the broker, except shared ones.
 """
 
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from tidings.errors import RemoteError
+from tidings.errors import RemoteError, TidingsError
 from tidings.kernel.codec import decode_message
-from tidings.protocols.mqtt.encode import encode
+from tidings.model.message import Message
 from tidings.protocols.mqtt.filters import both, selector_of
-from tidings.protocols.mqtt.mapping import pairs_of, properties_of, qos_of, user_property
+from tidings.protocols.mqtt.kept_record import KeptRecord
+from tidings.protocols.mqtt.mapping import is_retained, pairs_of, properties_of, qos_of, user_property
+from tidings.protocols.mqtt.outgoing import CREDIT, Outgoing, OutgoingMessage
 from tidings.protocols.mqtt.packets import (
     V5,
     Connect,
     Packet,
-    PublishAnswer,
     PublishPacket,
     SubscribePacket,
     SubscriptionAnswer,
@@ -28,66 +27,60 @@ from tidings.protocols.mqtt.packets import (
 )
 from tidings.protocols.mqtt.properties import PacketType, Property
 from tidings.protocols.mqtt.reasons import MqttError, Reason, reason_of
-from tidings.protocols.mqtt.topics import SHARE, patterns, split_conditions, to_topic
-from tidings.protocols.native.frames import FrameType
+from tidings.protocols.mqtt.session_record import SUBSCRIPTIONS, MqttSubscription, SessionRecord
+from tidings.protocols.mqtt.topics import SHARE, split_conditions, to_topic
+from tidings.protocols.native.frames import FrameType, unsigned
 from tidings.protocols.native.peer import Delivered, Fields, NativePeer
 
-CREDIT = 128  # messages of a subscription with acknowledgements that the broker may send ahead
-IN_FLIGHT_MAX = 1_000
-ALIASES_MAX = 64
-
-
-@dataclass(slots=True)
-class MqttSubscription:
-    filter: str
-    qos: int
-    identifier: int  # 0: none
-    shared: str
-    selector: str
-    policy: str
-    no_local: bool
-    retain_as_published: bool
-    patterns: tuple[str, ...]
-    numbers: list[int] = field(default_factory=list)  # of the broker's subscriptions
-    used: dict[int, int] = field(default_factory=dict)  # credit to return, by number
-    ended: bool = False
-
-    @property
-    def limited(self) -> bool:
-        """Messages come by credit."""
-        return self.qos > 0 or bool(self.shared)
-
-
-@dataclass(slots=True)
-class _InFlight:
-    subscription: MqttSubscription
-    number: int
-    tag: int
-    qos: int
-    released: bool = False  # PUBREC has come
+RETAINED_PAGE = 64  # retained messages that are read at a time
 
 
 class MqttSubscriber:
-    def __init__(self, peer: NativePeer, connect: Connect, send: Callable[[Packet], None]) -> None:
-        properties = connect.properties
+    """`record` is that of the session; `persistent`: it outlives the connection."""
+
+    def __init__(
+        self,
+        peer: NativePeer,
+        connect: Connect,
+        outgoing: Outgoing,
+        send: Callable[[Packet], None],
+        fail: Callable[[TidingsError], None],
+        record: SessionRecord,
+        *,
+        persistent: bool,
+    ) -> None:
         self._peer, self._send, self._version = peer, send, connect.version
-        self._in_flight_max = min(properties.get(Property.RECEIVE_MAXIMUM, 0xFFFF), IN_FLIGHT_MAX)
-        self._bytes_max: int = properties.get(Property.MAXIMUM_PACKET, 0)
-        self._aliases_max = min(properties.get(Property.TOPIC_ALIAS_MAXIMUM, 0), ALIASES_MAX)
-        self._aliases: dict[str, int] = {}
-        self._by_filter: dict[str, MqttSubscription] = {}
+        self._outgoing, self._persistent = outgoing, persistent
+        self._record = record
+        self._kept = KeptRecord(peer, SUBSCRIPTIONS, record.to_bytes, fail)
         self._by_number: dict[int, MqttSubscription] = {}
         self._next_number = 0
-        self._in_flight: dict[int, _InFlight] = {}
-        self._packet_id = 0
-        self._waiting: deque[tuple[_InFlight, PublishPacket]] = deque()
-        self.waiting_bytes = 0
-        self.output: list[bytes] = []
+        self._now_ms = 0
+
+    # --- a session that goes on -----------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        for subscription in list(self._record.subscriptions.values()):
+            self._subscribe(subscription, lambda _: None)
+
+    def release(self) -> None:
+        """The connection ends: what was sent and is not acknowledged does not count as tried."""
+        for number, subscription in self._by_number.items():
+            if subscription.limited:
+                self._peer.ask(FrameType.UNSUBSCRIBE, {"subscription": number, "release": True}, lambda _: None)
+
+    def _then_kept(self, then: Callable[[], None]) -> None:
+        """Call this when the session's subscriptions are on disk, if they outlive the connection."""
+        if self._persistent:
+            self._kept.changed(then)
+        else:
+            then()
 
     # --- SUBSCRIBE and UNSUBSCRIBE --------------------------------------------------------------------------------
 
     def subscribe(self, packet: SubscribePacket) -> None:
         reasons: list[int | None] = [None] * len(packet.topics)
+        retained: list[MqttSubscription] = []
 
         def answered(place: int, reason: int) -> None:
             reasons[place] = reason
@@ -95,15 +88,24 @@ class MqttSubscriber:
                 done = tuple(one if one is not None else Reason.UNSPECIFIED for one in reasons)
                 if self._version != V5:
                     done = tuple(one if one <= 2 else Reason.UNSPECIFIED for one in done)
-                self._send(SubscriptionAnswer(PacketType.SUBACK, packet.packet_id, done))
+                self._then_kept(partial(self._subscribed, packet.packet_id, done, retained))
 
         for place, topic in enumerate(packet.topics):
             try:
                 wanted = self._plan(topic, packet)
             except MqttError as error:
                 answered(place, error.mqtt_reason)
-            else:
-                self._subscribe(wanted, partial(answered, place))
+                continue
+            new = wanted.filter not in self._record.subscriptions
+            if not wanted.shared and (topic.retain_handling == 0 or (topic.retain_handling == 1 and new)):
+                retained.append(wanted)
+            self._subscribe_or_change(wanted, partial(answered, place))
+
+    def _subscribed(self, packet_id: int, reasons: tuple[int, ...], retained: Iterable[MqttSubscription]) -> None:
+        self._send(SubscriptionAnswer(PacketType.SUBACK, packet_id, reasons))
+        for one in retained:
+            if (current := self._record.subscriptions.get(one.filter)) is not None:
+                self._read_retained(current)
 
     def _plan(self, topic: TopicRequest, packet: SubscribePacket) -> MqttSubscription:
         name, conditions = split_conditions(topic.filter)
@@ -115,7 +117,7 @@ class MqttSubscriber:
             shared = f"{group}/{name}"
         elif name.startswith("$"):
             raise MqttError(Reason.NOT_AUTHORIZED, "topics that begin with $ cannot be subscribed to")
-        return MqttSubscription(
+        found = MqttSubscription(
             topic.filter,
             topic.qos,
             packet.properties.get(Property.SUBSCRIPTION_ID, 0),
@@ -124,11 +126,24 @@ class MqttSubscriber:
             user_property(pairs, "slow-policy"),
             topic.no_local,
             topic.retain_as_published,
-            patterns(name),
+            name,
         )
+        if self._persistent and topic.qos and not shared:
+            found.durable = self._record.take_durable()
+        return found
+
+    def _subscribe_or_change(self, wanted: MqttSubscription, answered: Callable[[int], None]) -> None:
+        """A subscription of the same filter is replaced, without a gap if it brings the same [MQTT-3.8.4-3]."""
+        before = self._record.subscriptions.get(wanted.filter)
+        if before is None or not before.same_messages(wanted):
+            self._subscribe(wanted, answered)
+            return
+        before.qos, before.identifier = wanted.qos, wanted.identifier
+        before.no_local, before.retain_as_published = wanted.no_local, wanted.retain_as_published
+        answered(wanted.qos)
 
     def _subscribe(self, wanted: MqttSubscription, answered: Callable[[int], None]) -> None:
-        """Subscribe with the broker; a subscription of the same filter is replaced [MQTT-3.8.4-3]."""
+        """Subscribe with the broker."""
         waits, errors = len(wanted.patterns), list[RemoteError]()
 
         def on_answer(answer: Fields | RemoteError) -> None:
@@ -137,158 +152,120 @@ class MqttSubscriber:
             if isinstance(answer, RemoteError):
                 errors.append(answer)
             if not waits:
-                answered(self._subscribed(wanted, errors))
+                answered(self._added(wanted, errors))
 
-        for each, pattern in enumerate(wanted.patterns):
+        for place, pattern in enumerate(wanted.patterns):
             self._next_number += 1
             wanted.numbers.append(self._next_number)
             self._by_number[self._next_number] = wanted
             fields: Fields = {"subscription": self._next_number, "destination": f"topic:{pattern}"}
-            fields |= {"selector": wanted.selector, "no_local": wanted.no_local, "policy": wanted.policy}
+            fields |= {"selector": wanted.selector, "policy": wanted.policy}
             if wanted.shared:
                 # Of a filter with two patterns each has its group.
-                fields |= {"shared": f"mqtt/{each}/{wanted.shared}", "ack": "client"}
+                fields |= {"shared": f"mqtt/{place}/{wanted.shared}", "ack": "client"}
+            elif wanted.durable:
+                fields |= {"durable": wanted.durable_name(place), "ack": "client"}
+            else:
+                fields["no_local"] = wanted.no_local
             if wanted.limited:
                 fields["credit"] = CREDIT
             self._peer.ask(FrameType.SUBSCRIBE, fields, on_answer)
 
-    def _subscribed(self, wanted: MqttSubscription, errors: list[RemoteError]) -> int:
+    def _added(self, wanted: MqttSubscription, errors: list[RemoteError]) -> int:
+        before = self._record.subscriptions.get(wanted.filter)
         if errors:
+            if before is wanted:  # of an earlier connection, and no longer allowed
+                del self._record.subscriptions[wanted.filter]
             self._end(wanted)
             reason = reason_of(errors[0])
             refused = errors[0].code.startswith(("E_SELECTOR", "E_DESTINATION", "E_POLICY", "E_FRAME_FIELD"))
             return Reason.TOPIC_FILTER if refused else reason
-        before = self._by_filter.get(wanted.filter)
-        self._by_filter[wanted.filter] = wanted
-        if before is not None:
+        self._record.subscriptions[wanted.filter] = wanted
+        if before is not None and before is not wanted:
             self._end(before)
         return wanted.qos
 
     def unsubscribe(self, packet: UnsubscribePacket) -> None:
         reasons = []
         for filter in packet.filters:
-            subscription = self._by_filter.pop(filter, None)
+            subscription = self._record.subscriptions.pop(filter, None)
             reasons.append(Reason.NO_SUBSCRIPTION if subscription is None else Reason.SUCCESS)
             if subscription is not None:
                 self._end(subscription)
         answer = SubscriptionAnswer(PacketType.UNSUBACK, packet.packet_id, tuple(reasons))
-        self._peer.ask(FrameType.SYNC, {}, lambda _: self._send(answer))  # nothing more comes after it
+        # Nothing more comes after it.
+        self._peer.ask(FrameType.SYNC, {}, lambda _: self._then_kept(lambda: self._send(answer)))
 
     def _end(self, subscription: MqttSubscription) -> None:
         subscription.ended = True
-        for number in subscription.numbers:
+        for place, number in enumerate(subscription.numbers):
             if self._by_number.pop(number, None) is not None:
                 self._peer.ask(FrameType.UNSUBSCRIBE, {"subscription": number, "release": True}, lambda _: None)
+            if subscription.durable:
+                name = subscription.durable_name(place)
+                self._peer.ask(FrameType.UNSUBSCRIBE, {"durable": name}, lambda _: None)
 
     # --- deliveries -----------------------------------------------------------------------------------------------
 
     def deliver(self, delivered: Delivered, now_ms: int) -> None:
+        self._now_ms = now_ms
         subscription = self._by_number.get(delivered.subscription)
         if subscription is None:
             return
         message = decode_message(delivered.message)
-        topic = to_topic(message.destination.name)
-        entry = _InFlight(subscription, delivered.subscription, delivered.tag, min(subscription.qos, qos_of(message)))
-        if topic[0] == "$" and subscription.patterns[0][0] in "*>":  # [MQTT-4.7.2-1]
-            self._done(entry)
-            return
+        outgoing = self._outgoing_message(subscription, message)
+        outgoing.number, outgoing.tag, outgoing.again = delivered.subscription, delivered.tag, delivered.attempt > 1
+        if self._hidden(subscription, outgoing.packet.topic) or self._own(subscription, message):
+            self._outgoing.done(outgoing)
+        else:
+            self._outgoing.offer(outgoing)
+
+    def _outgoing_message(
+        self, subscription: MqttSubscription, message: Message, *, retained: bool = False
+    ) -> OutgoingMessage:
+        qos = min(subscription.qos, qos_of(message))
         properties: dict[Property, Any] = {}
         if self._version == V5:
-            properties = properties_of(message, now_ms)
+            properties = properties_of(message, self._now_ms)
             if subscription.identifier:
                 properties[Property.SUBSCRIPTION_ID] = [subscription.identifier]
-        packet = PublishPacket(topic, message.body, entry.qos, properties=properties)
-        if not entry.qos:
-            self._put(packet)
-            self._done(entry)
-        elif self._waiting or len(self._in_flight) >= self._in_flight_max:
-            self._waiting.append((entry, packet))
-            self.waiting_bytes += len(packet.payload)
-        else:
-            self._put_in_flight(entry, packet)
+        retain = retained or (subscription.retain_as_published and is_retained(message))
+        packet = PublishPacket(to_topic(message.destination.name), message.body, qos, retain, properties=properties)
+        return OutgoingMessage(subscription, 0, 0, qos, bytes(message.id), packet)
 
-    def _put_in_flight(self, entry: _InFlight, packet: PublishPacket) -> None:
-        while True:
-            self._packet_id = self._packet_id % 0xFFFF + 1
-            if self._packet_id not in self._in_flight:
-                break
-        numbered = PublishPacket(
-            packet.topic, packet.payload, packet.qos, False, False, self._packet_id, packet.properties
+    def _hidden(self, subscription: MqttSubscription, topic: str) -> bool:
+        return topic[0] == "$" and subscription.patterns[0][0] in "*>"  # [MQTT-4.7.2-1]
+
+    def _own(self, subscription: MqttSubscription, message: Message) -> bool:
+        """The client has published it, and does not want it; of other subscriptions the broker sees to that."""
+        durable = subscription.durable > 0
+        return durable and subscription.no_local and message.id.publisher in self._record.publishers
+
+    # --- retained messages ----------------------------------------------------------------------------------------
+
+    def _read_retained(self, subscription: MqttSubscription) -> None:
+        """Once all that was published before is where it can be read."""
+        for pattern in subscription.patterns:
+            self._peer.ask(FrameType.SYNC, {}, partial(self._read_first_page, subscription, pattern))
+
+    def _read_first_page(self, subscription: MqttSubscription, pattern: str, _: Fields | RemoteError) -> None:
+        self._read_page(subscription, pattern, 0)
+
+    def _read_page(self, subscription: MqttSubscription, pattern: str, after: int) -> None:
+        found: list[Message] = []
+
+        def answered(answer: Fields | RemoteError) -> None:
+            if isinstance(answer, RemoteError) or subscription.ended:
+                return
+            for message in found:
+                outgoing = self._outgoing_message(subscription, message, retained=True)
+                if not self._hidden(subscription, outgoing.packet.topic):
+                    self._outgoing.offer(outgoing)
+            if found:
+                self._read_page(subscription, pattern, unsigned(answer, "next", 63))
+
+        fields: Fields = {"destination": f"topic:{pattern}", "selector": subscription.selector}
+        fields |= {"after": after, "messages": RETAINED_PAGE}
+        self._peer.ask(
+            FrameType.READ, fields, answered, on_message=lambda _, message: found.append(decode_message(message))
         )
-        if self._put(numbered):
-            self._in_flight[self._packet_id] = entry
-        else:
-            self._done(entry)
-
-    def _put(self, packet: PublishPacket) -> bool:
-        """Write the packet; False if it is larger than the client allows, which counts as sent [MQTT-3.1.2-25]."""
-        topic, aliased = packet.topic, packet
-        alias = self._aliases.get(topic, 0)
-        new = not alias and len(self._aliases) < self._aliases_max
-        if new:
-            alias = len(self._aliases) + 1
-        if alias:
-            properties = {**packet.properties, Property.TOPIC_ALIAS: alias}
-            shown = topic if new else ""
-            aliased = PublishPacket(shown, packet.payload, packet.qos, False, False, packet.packet_id, properties)
-        data = encode(aliased, self._version)
-        if self._bytes_max and len(data) > self._bytes_max:
-            return False
-        if new:
-            self._aliases[topic] = alias
-        self.output.append(data)
-        return True
-
-    def _done(self, entry: _InFlight) -> None:
-        """The message is the client's, or nobody's: acknowledge it and return its credit."""
-        subscription, number = entry.subscription, entry.number
-        if subscription.ended:
-            return
-        if entry.tag:
-            self._peer.ack(number, entry.tag)
-        if subscription.limited:
-            used = subscription.used.get(number, 0) + 1
-            if used >= CREDIT // 2:
-                self._peer.credit(number, used)
-                used = 0
-            subscription.used[number] = used
-
-    def _next(self) -> None:
-        while self._waiting and len(self._in_flight) < self._in_flight_max:
-            entry, packet = self._waiting.popleft()
-            self.waiting_bytes -= len(packet.payload)
-            if not entry.subscription.ended:
-                self._put_in_flight(entry, packet)
-
-    # --- the client's answers -------------------------------------------------------------------------------------
-
-    def answered(self, packet: PublishAnswer) -> None:
-        """PUBACK, PUBREC or PUBCOMP."""
-        entry = self._in_flight.get(packet.packet_id)
-        match packet.type:
-            case PacketType.PUBACK:
-                if entry is not None and entry.qos == 1:
-                    self._finish(packet.packet_id, entry)
-            case PacketType.PUBREC:
-                self._received(packet, entry)
-            case PacketType.PUBCOMP:
-                if entry is not None and entry.released:
-                    del self._in_flight[packet.packet_id]
-                    self._next()
-
-    def _received(self, packet: PublishAnswer, entry: _InFlight | None) -> None:
-        if entry is None or entry.qos != 2:
-            if packet.reason < 0x80:
-                self._send(PublishAnswer(PacketType.PUBREL, packet.packet_id, Reason.PACKET_ID_UNKNOWN))
-        elif packet.reason >= 0x80:
-            self._finish(packet.packet_id, entry)
-        else:
-            if not entry.released:
-                entry.released = True
-                self._done(entry)
-            self._send(PublishAnswer(PacketType.PUBREL, packet.packet_id))
-
-    def _finish(self, packet_id: int, entry: _InFlight) -> None:
-        del self._in_flight[packet_id]
-        self._done(entry)
-        self._next()

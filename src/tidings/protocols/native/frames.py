@@ -62,6 +62,9 @@ class FrameType(IntEnum):
     INSPECT = 0x31
     TYPE = 0x32
     SYNC = 0x33
+    KEEP = 0x34
+    RECALL = 0x35
+    LINGER = 0x36
 
 
 class RawFrame(NamedTuple):

@@ -19,6 +19,7 @@ from tidings.protocols.native.frames import (
     control,
     decode_fields,
     decode_receipts,
+    decode_retained,
     encode_ack,
     encode_credit,
     field,
@@ -68,6 +69,7 @@ class NativePeer:
         self._acks: dict[tuple[int, int, int], list[int]] = {}  # by subscription, flags and session
         self._asked: dict[int, OnAnswer] = {}
         self._published: dict[int, OnReceipt] = {}
+        self._reads: dict[int, Callable[[int, bytes], None]] = {}
         self._receipt = 0
 
     # --- to the broker --------------------------------------------------------------------------------------------
@@ -76,9 +78,20 @@ class NativePeer:
         fields: Fields = {"version": VERSION, "user": user, "password": password}
         self._put(control(FrameType.HELLO, {**fields, "client": client_id, "heartbeat_ms": heartbeat_ms}))
 
-    def ask(self, type: FrameType, fields: Fields, on_answer: OnAnswer, *, session: int = 0) -> None:
+    def ask(
+        self,
+        type: FrameType,
+        fields: Fields,
+        on_answer: OnAnswer,
+        *,
+        session: int = 0,
+        on_message: Callable[[int, bytes], None] | None = None,
+    ) -> None:
+        """`on_message`: retained messages that are read, with their offsets, before the answer."""
         receipt = self._next_receipt()
         self._asked[receipt] = on_answer
+        if on_message is not None:
+            self._reads[receipt] = on_message
         self._put(control(type, {"receipt": receipt, **fields}, session=session))
 
     def publish(self, message: bytes, on_receipt: OnReceipt | None, *, session: int = 0) -> None:
@@ -137,6 +150,10 @@ class NativePeer:
                 case FrameType.OK:
                     fields = decode_fields(payload)
                     self._answered(unsigned(fields, "receipt"), fields)
+                case FrameType.RETAINED:
+                    receipt, offset, message = decode_retained(payload)
+                    if (on_message := self._reads.get(receipt)) is not None:
+                        on_message(offset, message)
                 case FrameType.ERROR:
                     self._error(decode_fields(payload), on_said)
                 case FrameType.CLOSE:
@@ -154,6 +171,7 @@ class NativePeer:
             self._answered(receipt, error)
 
     def _answered(self, receipt: int, answer: Fields | RemoteError) -> None:
+        self._reads.pop(receipt, None)
         on_answer = self._asked.pop(receipt, None)
         if on_answer is not None:
             on_answer(answer)

@@ -20,11 +20,14 @@ from tidings.node.requests import (
     Drain,
     Forget,
     Identify,
+    Keep,
     Leave,
+    Linger,
     MakeTemporary,
     Move,
     Purge,
     ReadRetained,
+    Recall,
     Release,
     RemoveTemporary,
     RemoveType,
@@ -72,6 +75,10 @@ def encode_request(request: Request) -> bytes:
         return control(FrameType.ROLLBACK, {"receipt": request.receipt}, session=request.session)
     if isinstance(request, Commit):
         return _commit(request)
+    if isinstance(request, Keep):
+        record: dict[str, Value] = {"receipt": request.receipt, "name": request.name}
+        record |= {"value": request.value} if request.value else {}
+        return control(FrameType.KEEP, record, session=request.session)
     if isinstance(request, Leave | CreateQueue | DeleteQueue):
         raise UsageError("E_REQUEST_FORM", f"native frames cannot ask for {request}")
     type, fields = _plain(request)
@@ -87,6 +94,7 @@ def _commit(asked: Commit) -> bytes:
 
 TypeRequest: TypeAlias = AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType
 QueueRequest: TypeAlias = Browse | Purge | Move
+PlainRecordRequest: TypeAlias = Recall | Linger
 RetainedRequest: TypeAlias = Retain | ReadRetained | Release
 SubscriptionRequest: TypeAlias = Unsubscribe | Forget | Drain | Advertise | Unadvertise
 ConnectionRequest: TypeAlias = Identify | MakeTemporary | RemoveTemporary | Sync | Trace
@@ -94,7 +102,12 @@ Form: TypeAlias = tuple[FrameType, dict[str, Value]]
 
 
 def _plain(
-    request: TypeRequest | QueueRequest | RetainedRequest | SubscriptionRequest | ConnectionRequest,
+    request: TypeRequest
+    | QueueRequest
+    | RetainedRequest
+    | SubscriptionRequest
+    | ConnectionRequest
+    | PlainRecordRequest,
 ) -> Form:
     """Frame type and fields of a request that has only a receipt beside them."""
     match request:
@@ -114,6 +127,12 @@ def _plain(
             return FrameType.TEMPORARY, {"queue": queue, "remove": True}
         case Sync():
             return FrameType.SYNC, {}
+        case Recall(_, name):
+            return FrameType.RECALL, {"name": name}
+        case Linger(_, name, lifetime_ms, will, will_delay_ms, will_expiry_ms, clear):
+            times: dict[str, Value] = {"will_delay_ms": will_delay_ms, "will_expiry_ms": will_expiry_ms}
+            fields: dict[str, Value] = {"name": name, "lifetime_ms": lifetime_ms, "clear": clear, **times}
+            return FrameType.LINGER, {**fields, "will": will} if will else fields
         case Trace(_, message, everywhere):
             return FrameType.TRACE, {"message": str(message), "everywhere": everywhere}
         case _:
@@ -194,12 +213,19 @@ def _subscribe(asked: Subscribe) -> bytes:
 
 def _retained(request: RetainedRequest) -> Form:
     match request:
-        case Retain(_, name, destination, selector, age_ms, bytes_max, keep_limits):
+        case Retain(_, name, destination, selector, age_ms, bytes_max, keep_limits, last):
             limits: dict[str, Value] = {"age_ms": age_ms, "bytes_max": bytes_max, "keep_limits": keep_limits}
+            limits["last"] = last
             return FrameType.RETAIN, {"name": name, "destination": destination, "selector": selector, **limits}
-        case ReadRetained(_, name, after, up_to, messages, bytes_max, selector, strict):
+        case ReadRetained(_, name, after, up_to, messages, bytes_max, selector, strict, destination):
             bounds: dict[str, Value] = {"after": after, "up_to": up_to, "messages": messages, "bytes_max": bytes_max}
-            return FrameType.READ, {"name": name, "selector": selector, "strict": strict, **bounds}
+            return FrameType.READ, {
+                "name": name,
+                "selector": selector,
+                "strict": strict,
+                "destination": destination,
+                **bounds,
+            }
         case Release(_, name, up_to, forget):
             return FrameType.RELEASE, {"name": name, "up_to": up_to, "forget": forget}
         case _:

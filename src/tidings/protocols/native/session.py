@@ -34,11 +34,14 @@ from tidings.node.requests import (
     Failed,
     Forget,
     Identify,
+    Keep,
+    Linger,
     MakeTemporary,
     Move,
     Outcome,
     Purge,
     ReadRetained,
+    Recall,
     Refused,
     Release,
     RemoveTemporary,
@@ -110,6 +113,9 @@ TRANSITIONS: dict[NativeState, dict[FrameType, NativeState]] = {
         FrameType.RELEASE: NativeState.READY,
         FrameType.CLOCK: NativeState.READY,
         FrameType.TYPE: NativeState.READY,
+        FrameType.KEEP: NativeState.READY,
+        FrameType.RECALL: NativeState.READY,
+        FrameType.LINGER: NativeState.READY,
     },
     NativeState.CLOSED: {},
 }
@@ -248,6 +254,12 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return Rollback(receipt, session)
         case FrameType.TYPE:
             return _type_request(fields, receipt)
+        case FrameType.KEEP:
+            return Keep(receipt, field(fields, "name", str), field(fields, "value", bytes), session)
+        case FrameType.RECALL:
+            return Recall(receipt, field(fields, "name", str))
+        case FrameType.LINGER:
+            return _linger(fields, receipt)
         case FrameType.ADVERTISE:
             number = unsigned(fields, "number")
             if field(fields, "withdraw", bool):
@@ -278,6 +290,19 @@ def _retain(fields: dict[str, Value], receipt: int) -> Retain:
         unsigned(fields, "age_ms", 48),
         unsigned(fields, "bytes_max", 63),
         field(fields, "keep_limits", bool),
+        field(fields, "last", bool),
+    )
+
+
+def _linger(fields: dict[str, Value], receipt: int) -> Linger:
+    return Linger(
+        receipt,
+        field(fields, "name", str),
+        unsigned(fields, "lifetime_ms", 48),
+        field(fields, "will", bytes),
+        unsigned(fields, "will_delay_ms", 48),
+        unsigned(fields, "will_expiry_ms", 48),
+        field(fields, "clear", bool),
     )
 
 
@@ -291,6 +316,7 @@ def _read(fields: dict[str, Value], receipt: int) -> ReadRetained:
         min(unsigned(fields, "bytes_max") or READ_BYTES, READ_BYTES_MAX),
         field(fields, "selector", str),
         field(fields, "strict", bool),
+        field(fields, "destination", str),
     )
 
 

@@ -1,8 +1,8 @@
 """STOMP frames 1.0 to 1.2 between bytes and headers, for all but SEND and MESSAGE, which the kernel reads and writes.
 
->>> encode("RECEIPT", {"receipt-id": "a:b"}, Version.V12)
+>>> encode("RECEIPT", {"receipt-id": "a:b"}, StompVersion.V12)
 b'RECEIPT\\nreceipt-id:a\\\\cb\\n\\n\\x00'
->>> frame = decode(b"SUBSCRIBE\\r\\nid:1\\nid:2\\ndestination:/topic/a\\\\cb\\n\\n", Version.V12)
+>>> frame = decode(b"SUBSCRIBE\\r\\nid:1\\nid:2\\ndestination:/topic/a\\\\cb\\n\\n", StompVersion.V12)
 >>> frame.command, frame.headers
 ('SUBSCRIBE', {'id': '1', 'destination': '/topic/a:b'})
 """

@@ -18,7 +18,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Origin, Subprotocol
 
-from tidings.protocols.websocket.messages import Cutter
+from tidings.protocols.websocket.messages import MESSAGE_BYTES_MAX, Cutter
 
 SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")  # the best first
 VERSION = "13"  # of WebSocket
@@ -31,8 +31,8 @@ class _Handshake(ServerProtocol):
     An address, not a name: any domain's owner can make a name resolve to this address.
     """
 
-    def __init__(self, allowed: tuple[str, ...]) -> None:
-        super().__init__(select_subprotocol=lambda _, offered: _best(offered), max_size=LOGIN_BYTES_MAX)
+    def __init__(self, allowed: tuple[str, ...], subprotocols: tuple[str, ...]) -> None:
+        super().__init__(select_subprotocol=lambda _, offered: _best(offered, subprotocols), max_size=LOGIN_BYTES_MAX)
         self._allowed = allowed
         self._told = False
 
@@ -75,14 +75,23 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _best(offered: object) -> Subprotocol | None:
+def _best(offered: object, subprotocols: tuple[str, ...]) -> Subprotocol | None:
     assert isinstance(offered, (list, tuple))
-    return next((Subprotocol(one) for one in SUBPROTOCOLS if one in offered), None)
+    return next((Subprotocol(one) for one in subprotocols if one in offered), None)
 
 
 class WebSocketLayer:
-    def __init__(self, origins: tuple[str, ...] = ()) -> None:
-        self._machine = _Handshake(origins)
+    """`binary`: all messages are, in both directions."""
+
+    def __init__(
+        self,
+        origins: tuple[str, ...] = (),
+        *,
+        subprotocols: tuple[str, ...] = SUBPROTOCOLS,
+        binary: bool = False,
+    ) -> None:
+        self._machine = _Handshake(origins, subprotocols)
+        self._binary = binary
         self._text: codecs.IncrementalDecoder | None = None  # while a text message goes on
         self._cutter = Cutter()
         self.ended = False
@@ -103,6 +112,9 @@ class WebSocketLayer:
             if isinstance(event, Request):
                 self._machine.send_response(self._machine.accept(event))
             elif isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                if self._binary and event.opcode is Opcode.TEXT:
+                    self._machine.fail(CloseCode.UNSUPPORTED_DATA, "only binary messages are allowed")
+                    break
                 if not self._is_text(event):
                     self._machine.fail(CloseCode.INVALID_DATA, "text message is not UTF-8")
                     break
@@ -132,6 +144,10 @@ class WebSocketLayer:
         """The broker's next bytes as messages. Before the handshake nothing."""
         if self._machine.state is not State.OPEN:
             return b""
+        if self._binary:
+            for start in range(0, len(data), MESSAGE_BYTES_MAX):
+                self._machine.send_binary(data[start : start + MESSAGE_BYTES_MAX])
+            return self.to_send()
         for text, content in self._cutter.cut(data):
             if text:
                 self._machine.send_text(content)

@@ -8,6 +8,10 @@ Rows mean something only under the encoding that made them. Each advertisement t
 encoding, a fingerprint of all its parameters and of the key. A router that uses another form cannot judge the rows; it
 treats their router as one that asks for everything until it advertises again (scheme.py).
 
+Encoding loses something: of a range, a pattern or a long list at least a part, of arithmetic everything; and messages
+must be encoded to be compared. Unless configured to encode everything, a router therefore advertises a subscription by
+its exact filter (filters.py), except a large one of which the encoding is smaller and loses nothing.
+
 >>> from tidings.model.constraint import Constraint, Op
 >>> interests = LocalInterests(InterestEncoding(Encoding(bits=64, hashes=2), vectors=True))
 >>> interests.add(Predicate.of(Constraint("stock", Op.EQ, "XYZ"), Constraint("price", Op.GT, 20)))
@@ -30,16 +34,19 @@ from itertools import pairwise
 
 from tidings.errors import CodecError
 from tidings.kernel.matrix import BITS_MAX
-from tidings.kernel.reference_matrix import minimal_vectors
-from tidings.matching.encoding import SET_ELEMENTS_MAX, Encoding, minimal_sets
+from tidings.matching.encoding import SET_ELEMENTS_MAX, Encoding
+from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.reader import Reader, put_varint, varint
 from tidings.overlay.link.greeting import ANY
+from tidings.routing.bdrp import filters
 from tidings.routing.bdrp.antichain import Antichain
 
 ELEMENT_BYTES = 8
 FORM_BYTES = 8
+ENCODED_ABOVE = 512  # bytes; smaller filters are cheaper to match than to encode messages for
+FILTER_BYTES_MAX = 1 << 20  # of one filter on the wire; a larger one is encoded
 CATEGORIES_VERSION = 1  # of categories.py, graded.py and the hashes: another one makes other rows
 
 
@@ -51,6 +58,7 @@ class InterestEncoding:
     vectors: bool = True  # rows are vectors of M bits; otherwise sets of elements
     keyless: bool = False  # this broker has not the network's key: it forwards, and can neither read nor make rows
     key_proof: str = ""  # made of all that the key was made of; empty: of the key
+    exact: bool = False  # advertise exact filters, except large ones of which encoding loses nothing and is smaller
 
     @property
     def row_bytes(self) -> int:
@@ -76,8 +84,33 @@ class InterestEncoding:
         return hashlib.sha256(text.encode()).digest()[:FORM_BYTES]
 
     def rows(self, predicate: Predicate) -> set[bytes]:
+        """The rows by which to advertise a predicate."""
         if self.keyless:
             return set()
+        if self.exact and predicate.conjunctions:
+            row = self._filter(encode_predicate(predicate))
+            if len(row) <= FILTER_BYTES_MAX and not (len(row) > ENCODED_ABOVE and self._fits(predicate, len(row))):
+                return {row}
+        return self.encoded_rows(predicate)
+
+    def _filter(self, predicate: bytes) -> bytes:
+        key = self.encoding.key
+        return filters.filter_row(filters.sealed(predicate, key) if key else predicate)
+
+    def opened(self, row: bytes) -> bytes:
+        """The row as the kernel reads it: filters are sealed under the network's key."""
+        if not self.encoding.key or not filters.is_filter(row):
+            return row
+        return filters.filter_row(filters.opened(filters.predicate_of(row), self.encoding.key))
+
+    def _fits(self, predicate: Predicate, bytes_max: int) -> bool:
+        """Reports whether encoding loses nothing of a predicate, and takes at most this many bytes."""
+        if predicate.residual is not None or not filters.all_lossless(predicate, graded=self.graded):
+            return False
+        sizes = (self.row_bytes or 1 + ELEMENT_BYTES * len(one) for one in predicate.conjunctions)
+        return sum(sizes) <= bytes_max
+
+    def encoded_rows(self, predicate: Predicate) -> set[bytes]:
         if self.vectors:
             return self.from_vectors(self.encoding.predicate_vectors(predicate))
         return self.from_sets(self.encoding.predicate_elements(predicate))
@@ -88,16 +121,27 @@ class InterestEncoding:
 
     def minimal(self, rows: set[bytes]) -> set[bytes]:
         """The rows without those that another makes needless."""
-        if self.vectors:
-            return self.from_vectors(minimal_vectors({int.from_bytes(row, "little") for row in rows}))
-        return self.from_sets(minimal_sets({frozenset(elements(row)) for row in rows}))
+        kept = Antichain(self.members)
+        for row in rows:
+            kept.add(row)
+        return set(kept)
 
-    def members(self, row: bytes) -> frozenset[int]:
-        """The elements of a row, or the bits of its vector that are set."""
+    def members(self, row: bytes) -> frozenset[int | bytes]:
+        """The elements of a row, or the bits of its vector that are set. For a filter those of every message that it
+        matches; if these are not all that it asks for, itself as well, so that it makes no other row needless."""
+        if not filters.is_filter(row):
+            return self.carried(elements(row)) if not self.vectors else _bits(int.from_bytes(row, "little"))
+        predicate = decode_predicate(filters.predicate_of(self.opened(row)))
+        common = filters.common_lossless(predicate, graded=self.graded)
+        [asked] = self.encoding.conjunction_elements(common)
+        whole = predicate.residual is None and predicate.conjunctions == (common,)
+        return self.carried(asked) if whole else self.carried(asked) | {row}
+
+    def carried(self, asked: Iterable[int]) -> frozenset[int | bytes]:
+        """Some elements as members of rows are: themselves, or the bits of their vector."""
         if not self.vectors:
-            return frozenset(elements(row))
-        vector = int.from_bytes(row, "little")
-        return frozenset(bit for bit in range(vector.bit_length()) if vector >> bit & 1)
+            return frozenset(asked)
+        return _bits(self.encoding.vector(asked))
 
     def from_vectors(self, vectors: Iterable[int]) -> set[bytes]:
         return {vector.to_bytes(self.row_bytes, "little") for vector in vectors}
@@ -105,6 +149,10 @@ class InterestEncoding:
     @staticmethod
     def from_sets(sets: Iterable[frozenset[int]]) -> set[bytes]:
         return {b"".join(one.to_bytes(ELEMENT_BYTES, "little") for one in sorted(each)) for each in sets}
+
+
+def _bits(vector: int) -> frozenset[int | bytes]:
+    return frozenset(bit for bit in range(vector.bit_length()) if vector >> bit & 1)
 
 
 def key_proof(key: bytes, secret: bytes = b"") -> str:
@@ -128,12 +176,15 @@ class LocalInterests:
         self._counts: Counter[Predicate] = Counter()
         self._rows: dict[Predicate, set[bytes]] = {}
         self._minimal = Antichain(encoding.members)
+        self._everything = encoding.everything()
+        self.unbounded = 0  # predicates whose rows every message contains
 
     def add(self, predicate: Predicate) -> None:
         self._counts[predicate] += 1
         if predicate not in self._rows:
             topics = Predicate([one for one in predicate.conjunctions if not _of_queues(one)], predicate.residual)
             self._rows[predicate] = self.encoding.rows(topics)
+            self.unbounded += self._everything <= self._rows[predicate]
             for row in self._rows[predicate]:
                 self._minimal.add(row)
 
@@ -142,6 +193,7 @@ class LocalInterests:
         if self._counts[predicate] <= 0:
             for row in self._rows[predicate]:
                 self._minimal.remove(row)
+            self.unbounded -= self._everything <= self._rows[predicate]
             del self._counts[predicate], self._rows[predicate]
 
     def rows(self) -> set[bytes]:
@@ -160,22 +212,30 @@ class Change:
 
 
 def encode_change(change: Change, row_bytes: int) -> bytes:
-    """The rows of an advertisement; `row_bytes` is 0 for sets of elements."""
+    """The rows of an advertisement; `row_bytes` is 0 for sets of elements. Encoded rows first, then filters."""
     out = bytearray()
     for rows in (change.removed, change.added):
-        put_varint(out, len(rows))
-        for row in sorted(rows):
+        encoded = sorted(row for row in rows if not filters.is_filter(row))
+        put_varint(out, len(encoded))
+        for row in encoded:
             if not row_bytes:
                 put_varint(out, len(row) // ELEMENT_BYTES)
             out += row
+    for rows in (change.removed, change.added):
+        exact = sorted(filters.predicate_of(row) for row in rows if filters.is_filter(row))
+        put_varint(out, len(exact))
+        for predicate in exact:
+            put_varint(out, len(predicate))
+            out += predicate
     return bytes(out)
 
 
 def decode_change(data: bytes, row_bytes: int) -> Change:
     reader = Reader(data, family="CONTROL")
     removed, added = _rows(reader, row_bytes), _rows(reader, row_bytes)
+    removed_filters, added_filters = _filters(reader), _filters(reader)
     reader.finish("the message")
-    return Change(added, removed)
+    return Change(added + added_filters, removed + removed_filters)
 
 
 def encode_advertisement(change: Change, form: bytes, row_bytes: int) -> bytes:
@@ -214,6 +274,19 @@ def _rows(reader: Reader, row_bytes: int) -> tuple[bytes, ...]:
             _check_elements(reader, row, at)
         rows.append(row)
     return tuple(rows)
+
+
+def _filters(reader: Reader) -> tuple[bytes, ...]:
+    found: list[bytes] = []
+    before = b""
+    for _ in range(reader.count()):
+        at = reader.position
+        predicate = reader.counted(FILTER_BYTES_MAX)
+        if predicate <= before:
+            reader.fail("ROWS", "filters do not ascend", at)
+        before = predicate
+        found.append(filters.filter_row(predicate))
+    return tuple(found)
 
 
 def _check_elements(reader: Reader, row: bytes, at: int) -> None:

@@ -22,8 +22,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tidings.errors import CodecError
+from tidings.errors import TidingsError
+from tidings.model.constraint import Constraint, Op
+from tidings.model.destination import TOPIC_ATTRIBUTE
 from tidings.model.predicate import Predicate
+from tidings.model.predicate_text import abridged
+from tidings.routing.bdrp.filters import is_filter
 from tidings.routing.bdrp.interests import (
     Change,
     InterestEncoding,
@@ -38,6 +42,7 @@ from tidings.routing.control.single_timer import SingleTimer
 from tidings.routing.effects import Deliver, Effect, Report, Router, UnicastTable
 from tidings.routing.scheme import TIMER, Tables
 
+_UNBOUNDED = (Predicate.always(), Predicate.of(Constraint(TOPIC_ATTRIBUTE, Op.TOPIC, ">")))
 WHOLE_BYTES_MAX = CONTROL_BYTES_MAX - 1024  # one message must hold it
 
 
@@ -64,6 +69,7 @@ class Bdrp:
         self._predicates: dict[Router, set[bytes]] = {}
         self._forget_at: dict[Router, float] = {}
         self._foreign: set[Router] = set()
+        self._filters = 0  # rows among the predicates that are exact filters
 
     @property
     def predicates(self) -> Mapping[Router, set[bytes]]:
@@ -79,14 +85,27 @@ class Bdrp:
         return self._local.rows()
 
     def counts(self) -> Mapping[str, int]:
-        return {"rows": sum(map(len, self._predicates.values())), "foreign": len(self._foreign)}
+        return {
+            "rows": sum(map(len, self._predicates.values())),
+            "filters": self._filters,
+            "foreign": len(self._foreign),
+            "unbounded": self._local.unbounded,
+        }
 
     def start(self, now: float) -> list[Effect]:
         return self._later(now)  # even if there are no rows: it replaces the advertisement of an earlier life
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+        before = self._local.unbounded
         self._local.add(predicate)
-        return self._later(now)
+        reports: list[Effect] = []
+        if self._local.unbounded > before and predicate not in _UNBOUNDED:
+            reason = (
+                f"every message is sent to this broker because of one subscription that the encoding cannot narrow: "
+                f"{abridged(predicate)}"
+            )
+            reports.append(Report("E_INTEREST_UNBOUNDED", reason))
+        return [*reports, *self._later(now)]
 
     def also(self, now: float, rows: set[bytes]) -> list[Effect]:
         """Advertise these beside the local interests: the interests of routers that are reached through this one."""
@@ -109,16 +128,23 @@ class Bdrp:
             return [*self._alarm.arm(self._forget_at[item.origin])]
         self._forget_at.pop(item.origin, None)
         try:
-            form, change = decode_advertisement(item.payload)
-        except CodecError as error:
+            return self._heard(item.origin, *decode_advertisement(item.payload), full=item.full)
+        except TidingsError as error:
             # To forget the router would be to discard messages that are stored for it.
             self._take_all(item.origin)
             return [Report("E_PREDICATES_PAYLOAD", f"invalid advertisement from router {item.origin}: {error}")]
+
+    def _heard(self, router: Router, form: bytes, change: Change, *, full: bool) -> list[Effect]:
         own = form == self._form or self.encoding.keyless  # without the key no rows are compared at all
-        if (own and (item.full or item.origin not in self._foreign)) or (item.full and not change.added):
-            self._apply(item.origin, change, full=item.full)
-            return self._judged(item.origin)
-        return self._take_all(item.origin) if change.added or own else []
+        if (own and (full or router not in self._foreign)) or (full and not change.added):
+            self._apply(router, change, full=full)
+            return self._judged(router)
+        return self._take_all(router) if change.added or own else []
+
+    def forget(self, now: float, router: Router) -> list[Effect]:
+        self._forget_at.pop(router, None)
+        self._forget(router)
+        return []
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         self._tables.routes({router: route.next_hop for router, route in table.routes.items()})
@@ -139,9 +165,10 @@ class Bdrp:
         known = self._predicates.setdefault(router, set())
         added = set(change.added) - known
         removed = known - set(change.added) if full else known & set(change.removed)
+        self._tables.interest(router, added, removed)  # refuses invalid filters, then nothing has changed
         known -= removed
         known |= added
-        self._tables.interest(router, added, removed)
+        self._filters += sum(map(is_filter, added)) - sum(map(is_filter, removed))
 
     def _take_all(self, router: Router) -> list[Effect]:
         """Count the router as one that asks for everything."""
@@ -165,7 +192,8 @@ class Bdrp:
 
     def _forget(self, router: Router) -> None:
         self._foreign.discard(router)
-        if self._predicates.pop(router, None) is not None:
+        if (rows := self._predicates.pop(router, None)) is not None:
+            self._filters -= sum(map(is_filter, rows))
             self._tables.forget(router)
 
     def _later(self, now: float) -> list[Effect]:

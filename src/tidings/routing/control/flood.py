@@ -36,6 +36,7 @@ Key: TypeAlias = tuple[int, Router]  # topic, origin
 NOTHING = Version(0, 0)  # older than everything
 LOG_ITEMS_MAX = 64
 ITEMS_MAX = 1 << 17  # origins × topics; beyond it newcomers are not taken up
+OVERRULES_MAX = 16  # incarnations above another one's that show that it was overruled
 INCARNATION_MAX = 2**64 - 1  # that a version can name
 
 
@@ -80,6 +81,10 @@ class Flood:
         self._stranger = 0  # an incarnation that others know of this router, and that is not its own
         self._overrule_at = inf
         self._overruled_at = -inf
+        self.caught_up = False  # has received all that some neighbour knew when they were linked, or later
+        self._missing: dict[Router, dict[Key, Version]] = {}  # of that, what has not come yet
+        self.contested_until = -inf  # another live broker speaks in this one's name, and was there before
+        self._first, self._newcomer = incarnation, False
         self._soonest = inf  # of the deadlines set since the alarm was
 
     def state(self, topic: int) -> dict[Router, Version]:
@@ -108,6 +113,7 @@ class Flood:
 
     def link_down(self, now: float, neighbour: Router) -> list[Effect]:
         self._unacked.pop(neighbour, None)
+        self._missing.pop(neighbour, None)
         self._summary_at.pop(neighbour, None)
         return []
 
@@ -178,6 +184,10 @@ class Flood:
         have = log.version if log else NOTHING
         yield Send(neighbour, FloodAck(*key, item.version))
         if item.version > max(have, Version(self.incarnation, 0)):
+            if self.incarnation == self._first and item.version.incarnation - self._first <= OVERRULES_MAX:
+                self._newcomer = True  # that one has overruled this one's: it was there before
+            if self._newcomer:
+                self.contested_until = now + 4 * self.options.overrule_ms
             self._stranger = max(self._stranger, item.version.incarnation)
             self._overrule_at = max(now, self._overruled_at + self.options.overrule_ms)
             self._soonest = min(self._soonest, self._overrule_at)
@@ -197,12 +207,24 @@ class Flood:
 
     def _receive_summary(self, now: float, neighbour: Router, summary: FloodSummary) -> Iterator[Effect]:
         known = {(topic, origin): version for topic, origin, version in summary.known}
+        if summary.whole and not self.caught_up:
+            self._missing[neighbour] = {key: one for key, one in known.items() if self._lacks(key, one)}
+            self._catch(self._missing[neighbour])
         for key in [*self._logs] if summary.whole else [key for key in known if key in self._logs]:
             version = known.get(key, NOTHING)
             if version < self._logs[key].version:
                 yield from self._catch_up(now, neighbour, key, version)
             else:
                 self._acknowledged(neighbour, key, version)
+
+    def _lacks(self, key: Key, version: Version) -> bool:
+        log = self._logs.get(key)
+        return key[1] != self.router and (log is None or log.version < version)
+
+    def _catch(self, missing: dict[Key, Version]) -> None:
+        if not missing:
+            self.caught_up = True
+            self._missing.clear()
 
     def _catch_up(self, now: float, neighbour: Router, key: Key, version: Version) -> Iterator[Effect]:
         pending = self._unacked[neighbour].get(key, {})
@@ -234,6 +256,10 @@ class Flood:
             log.expires_at = expires_at
         if item.origin == self.router:
             return []
+        for missing in list(self._missing.values()):
+            if key in missing and not self._lacks(key, missing[key]):
+                del missing[key]
+                self._catch(missing)
         self._soonest = min(self._soonest, expires_at)
         if not (item.full or item.payload):
             return []

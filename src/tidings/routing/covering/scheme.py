@@ -147,6 +147,9 @@ class CoveringScheme:
         self._count(message)
         return out + self._step(now, neighbour, message)
 
+    def forget(self, now: float, router: Router) -> list[Effect]:
+        return self._bdrp.forget(now, router)
+
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         return [*self._bdrp.routed(now, table), *self._refresh(now)]
 

@@ -6,7 +6,7 @@ unsubscription should go: `prune_hops(S)[A]` is the smallest h such that at leas
 distance below h; that many hops from here, nearly all that S let through is wanted by others too.
 
 >>> window = DeliveryWindow(age_ms=60_000, size_max=100)
->>> sub, adv = SubscriptionId(9, 1), AdvertisementId(1, 1)
+>>> sub, adv = FilterId(9, 1), AdvertisementId(1, 1)
 >>> for distance, count in ((6, 1), (2, 2), (2, 2), (6, 1), (7, 1)): window.record(0.0, sub, adv, distance, count)
 >>> window.prune_hops(sub, phi=0.8)[adv], window.prune_hops(sub, phi=0.4)[adv], window.count_max(sub)
 (7, 3, 2)

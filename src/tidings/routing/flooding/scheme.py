@@ -67,6 +67,9 @@ class Flooding:
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         return without_timer(TIMER, self._bdrp.learn(now, item))
 
+    def forget(self, now: float, router: Router) -> list[Effect]:
+        return self._bdrp.forget(now, router)
+
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         self._tables.routes({router: route.next_hop for router, route in table.routes.items()})
         return []

@@ -12,7 +12,7 @@ tidings.errors.CodecError: E_CONTROL_TRUNCATED at 2: a text does not fit
 from typing import Any, TypeVar, cast
 
 from tidings.errors import CodecError, TidingsError
-from tidings.model.event_type import AttributeType, EventType
+from tidings.model.event_type import LEVELS_MAX, AttributeType, EventType
 from tidings.model.reader import Reader, put_varint
 from tidings.routing.control.codec import (
     BYTES,
@@ -88,7 +88,10 @@ def _get_type(reader: Reader) -> EventType:
 
 
 def _get_types(reader: Reader) -> tuple[EventType, ...]:
-    return tuple([_get_type(reader) for _ in range(reader.count())])
+    start, count = reader.position, reader.count()
+    if count > LEVELS_MAX:
+        reader.fail("LIMIT", f"{count} levels of types, at most {LEVELS_MAX} are possible", start)
+    return tuple([_get_type(reader) for _ in range(count)])
 
 
 TYPES = Field("types", _put_types, _get_types)

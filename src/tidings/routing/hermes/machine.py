@@ -12,15 +12,14 @@ came from. Interests are passed on as filters with a lifetime, not as subscripti
 many clients are one entry. Events go to the rendezvous node only while somebody wants all events of the type.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.predicate import Predicate
-from tidings.model.selector.program import run
-from tidings.model.values import Value
 from tidings.overlay.effects import Router, SetTimer
 from tidings.routing.hermes.event_custody import Custodian
 from tidings.routing.hermes.messages import (
@@ -49,15 +48,9 @@ from tidings.routing.hermes.rendezvous_replica import RendezvousReplica
 from tidings.routing.hermes.tables import ALWAYS, Hop
 from tidings.routing.hermes.trees import NextHop, Tree, Trees
 from tidings.routing.hermes.type_lookup import TypeLookup
-from tidings.routing.message_views import batch_of, kept_of_short
 from tidings.routing.scheme import TIMER
 
 Ways = dict[Hop, tuple[bool, bool]]  # to whom an event goes, and for which subscriptions there: by type, by filter
-
-
-@kept_of_short(4096)
-def attributes_of(message: bytes) -> dict[str, Value]:
-    return dict(batch_of(message).attributes(0))
 
 
 class Hermes:
@@ -84,6 +77,8 @@ class Hermes:
         self._echoes: dict[int, tuple[Callable[[], None], float]] = {}
         self._tokens = 0
         self._out: list[HermesEffect] = []
+        self._inner: deque[tuple[float, Callable[[float], None]]] = deque()  # of trees of this broker to each other
+        self._parents_told: dict[str, tuple[tuple[EventType, ...], float]] = {}  # of types: what, and when
         self._refresh_at = self._unsettled_until = 0.0
         self._young_until = 0.0  # so long types may exist that this broker, as their rendezvous node, has not heard of
 
@@ -259,6 +254,7 @@ class Hermes:
         """The neighbour is gone, and what was on its way there."""
         self._unsettle(now)
         self._young_until = now + self.options.refresh_ms
+        self._parents_told.clear()
         self.trees.link_lost(now, neighbour)
         self._custodian.lost(neighbour)
         self._review(now)
@@ -266,6 +262,7 @@ class Hermes:
 
     def reroute(self, now: float) -> list[HermesEffect]:
         """Next hops may have changed."""
+        self._parents_told.clear()
         if self.trees.reroute(now):
             self._unsettle(now)
             self._review(now)
@@ -288,6 +285,8 @@ class Hermes:
             for name in self.registry.held():
                 self._entrust(name, again=True)
         self.registry.expire(now)
+        known = self.options.refresh_ms / 2
+        self._parents_told = {name: one for name, one in self._parents_told.items() if now < one[1] + known}
         self._review(now)
         return [*self._done(), SetTimer(TIMER, now + self.options.refresh_ms / 4)]
 
@@ -314,7 +313,7 @@ class Hermes:
         if not answer.code:
             match request.verb:
                 case Verb.ADD | Verb.KEEP:
-                    self._tell_parent(request.chain)
+                    self._tell_parent(now, request.chain, again=request.verb is Verb.ADD)
                 case Verb.REMOVE:
                     parent = answer.chain[-1].parent
                     if parent is not None:
@@ -322,7 +321,7 @@ class Hermes:
                         self._questions.ask(left, lambda now, answer: None)
                 case Verb.HEIR:
                     self.trees.heir(now, request.name, request.chain[-1].name)
-                    self._tell_parent(request.chain[:-1])  # even if all that asked for the type itself are gone
+                    self._tell_parent(now, request.chain[:-1])  # even if all that asked for the type itself are gone
                 case Verb.DISINHERIT:
                     self.trees.disinherit(now, request.name, request.chain[-1].name)
                 case Verb.GET | Verb.USE | Verb.UNUSE:
@@ -342,9 +341,14 @@ class Hermes:
 
         self._questions.ask(request, handed_over)
 
-    def _tell_parent(self, chain: tuple[EventType, ...]) -> None:
-        """The rendezvous node of its parent must know of a type as long as there is one, or a subtype of it."""
+    def _tell_parent(self, now: float, chain: tuple[EventType, ...], *, again: bool = False) -> None:
+        """The rendezvous node of its parent must know of a type as long as there is one, or a subtype of it. Once an
+        interval is enough: all its subtypes, and all who use them, cause this."""
         if chain and chain[-1].parent is not None:
+            told, at = self._parents_told.get(chain[-1].name, ((), 0.0))
+            if told == chain and now < at + self.options.refresh_ms / 2 and not again:
+                return
+            self._parents_told[chain[-1].name] = (chain, now)
             self._questions.ask(TypeRequest(Verb.HEIR, chain[-1].parent, chain), lambda now, answer: None)
 
     def _is_mine(self, name: str) -> bool:
@@ -378,7 +382,7 @@ class Hermes:
             if tree.up is not None and (called_for or event.rising):
                 typed.add(tree.up)
         flow = tree.flows[InterestKind.FILTER]
-        filtered = flow.wanting(attributes_of(event.message)) if event.by_filter and flow else set()
+        filtered = flow.wanting(event.message) if event.by_filter and flow else set()
         ways = {hop: (hop in typed, hop in filtered) for hop in typed | filtered}
         if source is not None:
             ways.pop(source, None)
@@ -402,9 +406,8 @@ class Hermes:
         if hop is None:
             self._hand(event)
         elif isinstance(hop, str):  # of a subtype: into the tree of the type that this broker is asked for
-            self._publication(
-                now, event.type, HermesPublication(hop, event.by_type, event.by_filter, False, event.tag, event.message)
-            )
+            inner = HermesPublication(hop, event.by_type, event.by_filter, False, event.tag, event.message)
+            self._inner.append((now, partial(self._publication, source=event.type, event=inner)))
         else:
             self._out.append(Send(hop, event))
 
@@ -413,10 +416,9 @@ class Hermes:
         if event.by_type:
             found += self._local.get((event.type, InterestKind.TYPE), {}).get(ALWAYS, ())
         if event.by_filter:
-            attributes = attributes_of(event.message)
-            for filter, ids in self._local.get((event.type, InterestKind.FILTER), {}).items():
-                if filter.matches(attributes, run):
-                    found += ids
+            local = self._local.get((event.type, InterestKind.FILTER), {})
+            for filter in self.trees.tree(event.type).flows[InterestKind.FILTER].matching(event.message):
+                found += local.get(filter, ())
         if event.tag:
             found = self._custodian.not_handed(event.tag, found)
         if found:
@@ -450,9 +452,12 @@ class Hermes:
             self._out.append(Send(source, Settled(event.type, event.tag)))
         else:
             self._custodian.settled(source, event.tag, event.type)
-            self._review(now, event.tag)
+            self._inner.append((now, partial(self._review, tag=event.tag)))
 
     def _done(self) -> list[HermesEffect]:
+        while self._inner:  # one after the other: types may have many ancestors
+            now, step = self._inner.popleft()
+            step(now)
         out, self._out = [*self._out, *self._questions.take(), *self.trees.take()], []
         return out
 

@@ -27,6 +27,7 @@ class Registry:
         self._heirs: dict[str, dict[str, tuple[Chain, float]]] = {}  # of types kept: subtypes
         self._users: dict[str, dict[Router, float]] = {}  # of types kept: routers whose clients use them, until when
         self._removed: dict[str, float] = {}
+        self._changed: set[str] = set()  # in another form than before, or not known any more
 
     # --- for clients here -----------------------------------------------------------------------------------------
 
@@ -49,6 +50,7 @@ class Registry:
         name = chain[-1].name
         if self._chains.get(name) != chain:
             self._owned.discard(name)  # what was added here has been removed since
+            self._changed.add(name)
         self._chains[name] = chain
         self._fresh_until[name] = now + self._options.lifetime_ms
         return TypeAnswer(chain)
@@ -56,10 +58,16 @@ class Registry:
     def own(self, chain: Chain) -> None:
         self._chains[chain[-1].name] = chain
         self._owned.add(chain[-1].name)
+        self._changed.add(chain[-1].name)
 
     def disown(self, name: str) -> None:
         self._owned.discard(name)
         self._chains.pop(name, None)
+        self._changed.add(name)
+
+    def take_changed(self) -> set[str]:
+        changed, self._changed = self._changed, set()
+        return changed
 
     def forget(self, name: str, chain: Chain) -> None:
         """There is no such type any more; unless another form of it is known here by now."""
@@ -109,6 +117,7 @@ class Registry:
             del self._fresh_until[name]
             if name not in self._owned and not self._used[name]:
                 self._chains.pop(name, None)
+                self._changed.add(name)
         self._kept = {name: one for name, one in self._kept.items() if one[1] > now}
         self._removed = {name: until for name, until in self._removed.items() if until > now}
         for users in self._users.values():

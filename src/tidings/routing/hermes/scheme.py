@@ -5,8 +5,9 @@ This stands between:
 
 - A subscription to the topics of a type (tidings.model.event_type_topics) is one to the type; with a selector, one by
   type and attributes. All others are B-DRP's, as are messages to other topics: its tables are kept beside.
-- One event may come by several trees, for several subscriptions here. The first that comes is for all of them; those
-  after it are known again by the message's id: here if it is not persistent, otherwise where it is stored.
+- Events that are not persistent are the forwarding plane's: it has the machine's tables (`event_tables`). Persistent
+  ones may come by several trees, for several subscriptions here; the first that comes is for all of them, and those
+  after it are known again where they are stored.
 - What cannot be done because nobody answers (a subscription recovered from the store while the network is still out of
   reach) is tried again with every tick.
 - While persistent events of a type wait here for others, this broker advertises the type, whoever published them.
@@ -40,6 +41,7 @@ from tidings.routing.effects import (
 from tidings.routing.forwarding import ID
 from tidings.routing.hermes import messages as hermes
 from tidings.routing.hermes.codec import SCHEME, decode, decode_answer, decode_request, encode
+from tidings.routing.hermes.event_tables import PlaneTrees
 from tidings.routing.hermes.machine import Hermes
 from tidings.routing.hermes.messages import (
     HermesEffect,
@@ -49,10 +51,9 @@ from tidings.routing.hermes.messages import (
     TypeAnswer,
 )
 from tidings.routing.message_views import batch_of, heard
-from tidings.routing.scheme import TIMER, Then
+from tidings.routing.scheme import TIMER, EventTables, Then
 
 UNASKED_MS = 30_000  # how long requests wait for this broker to be in the network
-RECENT = 1 << 16
 
 
 class HermesScheme:
@@ -61,11 +62,13 @@ class HermesScheme:
         bdrp: Bdrp,
         machine: Hermes,
         ready: Callable[[], bool],
-        room: Callable[[Router], bool],
+        tables: EventTables | None = None,
         tick_ms: float = 100.0,
     ) -> None:
         self.machine = machine
-        self._bdrp, self._ready, self._room, self._tick_ms = bdrp, ready, room, tick_ms
+        self._bdrp, self._ready, self._tick_ms = bdrp, ready, tick_ms
+        if tables is not None:
+            machine.trees.listener = PlaneTrees(tables)
         self._ids: dict[Predicate, list[HermesSubscriptionId]] = {}
         self._unmade: dict[HermesSubscriptionId, tuple[str, Predicate | None]] = {}  # not confirmed by the machine
         self._retry: set[HermesSubscriptionId] = set()  # of these: refused, for now
@@ -74,7 +77,6 @@ class HermesScheme:
         self._unasked: list[tuple[float, AskKey]] = []
         self._posted: dict[bytes, bytes] = {}  # persistent events on their way, by tag
         self._unposted: set[bytes] = set()  # of these: not given to the machine yet
-        self._recent: dict[bytes, None] = {}  # ids of events that were here
         self._counts: Counter[str] = Counter()
         self._out: list[Effect] = []
         self._machine_at = 0.0
@@ -131,6 +133,14 @@ class HermesScheme:
         self._retry.discard(id)  # what is under way is undone when it is answered
         return []
 
+    def lasting(self, now: float, predicate: Predicate, *, on: bool) -> list[Effect]:
+        """Interests of the trees end with their broker. Those of its mailboxes are also told by B-DRP, which remembers
+        them: persistent events wait for the broker as other messages do."""
+        if typed_interest(predicate) is None:
+            return []  # known to B-DRP in any case
+        change = self._bdrp.subscribe if on else self._bdrp.unsubscribe
+        return without_timer(TIMER, change(now, predicate))
+
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         if isinstance(item, Deliver):
             return without_timer(TIMER, self._bdrp.learn(now, item))
@@ -138,8 +148,13 @@ class HermesScheme:
         message, out = heard(neighbour, said, SCHEME, decode, _carried)
         if message is None:
             return out
+        if isinstance(message, HermesPublication) and not message.tag:
+            return [*out, Report("E_SCHEME_MESSAGE", f"router {neighbour}: an event without a tag is not persistent")]
         self._counts["publications" if isinstance(message, HermesPublication) else "controls"] += 1
         return out + self._do(now, self.machine.hear(now, neighbour, message))
+
+    def forget(self, now: float, router: Router) -> list[Effect]:
+        return self._bdrp.forget(now, router)
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         return self._bdrp.routed(now, table)
@@ -209,6 +224,9 @@ class HermesScheme:
     def chain(self, name: str) -> tuple[EventType, ...]:
         return self.machine.registry.chain(name)
 
+    def take_changed(self) -> set[str]:
+        return self.machine.registry.take_changed()
+
     def owned(self) -> list[tuple[EventType, ...]]:
         return self.machine.registry.owned()
 
@@ -230,17 +248,7 @@ class HermesScheme:
     def unadvertise_type(self, now: float, name: str) -> list[Effect]:
         return self._do(now, self.machine.unadvertise(now, name))
 
-    def advertise(self, now: float, predicate: Predicate) -> list[Effect]:
-        return []  # types are advertised by their names, and B-DRP needs no advertisements
-
-    def unadvertise(self, now: float, predicate: Predicate) -> list[Effect]:
-        return []
-
     # --- events ---------------------------------------------------------------------------------------------------
-
-    def publish(self, now: float, message: bytes) -> list[Effect]:
-        self._new(message[ID])  # subscribers here have it
-        return self._do(now, self.machine.publish(now, _type_of(message), message))
 
     def post(self, now: float, message: bytes) -> list[Effect]:
         self._posted[message[ID]] = message
@@ -275,15 +283,6 @@ class HermesScheme:
         if message is None:
             return []
         return [Safe(tag), *self._do(now, self.machine.unadvertise(now, _type_of(message)))]
-
-    def _new(self, message_id: bytes) -> bool:
-        """Notes an event; reports whether it was not here before."""
-        if message_id in self._recent:
-            return False
-        self._recent[message_id] = None
-        if len(self._recent) > RECENT:
-            del self._recent[next(iter(self._recent))]
-        return True
 
     # --- the machine ----------------------------------------------------------------------------------------------
 
@@ -321,8 +320,7 @@ class HermesScheme:
                 case hermes.Send(neighbour=neighbour, message=message):
                     out += self._send(neighbour, cast("HermesMessage", message))
                 case hermes.HermesHandOver(message=message, tag=tag, type=name):
-                    if tag or self._new(message[ID]):
-                        out.append(HandOver(message, tag, name))
+                    out.append(HandOver(message, tag, name))
                 case hermes.Request(token=token, key=key, request=request):
                     ask = AskKey(token, key, encode(request))
                     if self._ready():
@@ -346,9 +344,6 @@ class HermesScheme:
 
     def _send(self, neighbour: Router, message: HermesMessage) -> list[Effect]:
         if isinstance(message, HermesPublication):
-            if not message.tag and not self._room(neighbour):
-                self._counts["dropped_link"] += 1
-                return []
             self._counts["copies"] += 1
         went: list[Effect] = [Passed(message.message[ID], neighbour)] if isinstance(message, HermesPublication) else []
         return [Send(neighbour, SchemeMessage(SCHEME, encode(message))), *went]

@@ -14,9 +14,9 @@ from math import inf
 from typing import TypeAlias
 
 from tidings.matching.cover_index import CoverIndex
-from tidings.model.predicate import Attributes, Predicate
-from tidings.model.selector.program import run
+from tidings.model.predicate import Predicate
 from tidings.overlay.effects import Router
+from tidings.routing.hermes.type_filters import TypeFilters
 
 Hop: TypeAlias = Router | str | None  # None: clients of this broker; a name: the type for which events are passed on
 ALWAYS = Predicate.always()
@@ -49,6 +49,7 @@ class Flow:
         self.sources: dict[Predicate, dict[Hop, float]] = {}
         self.told: dict[Router, ToldInterest] = {}
         self._index: CoverIndex[Predicate] = CoverIndex()
+        self._filters = TypeFilters()
 
     def __bool__(self) -> bool:
         return bool(self.sources)
@@ -66,6 +67,7 @@ class Flow:
         if hops is None:
             hops = self.sources[filter] = {}
             self._index.add(filter, filter)
+            self._filters.add(filter)
         hops[hop] = until
 
     def remove(self, hop: Hop, filter: Predicate) -> None:
@@ -74,6 +76,7 @@ class Flow:
         if not hops:
             del self.sources[filter]
             self._index.remove(filter)
+            self._filters.remove(filter)
 
     def has(self, hop: Hop, filter: Predicate) -> bool:
         return hop in self.sources.get(filter, ())
@@ -81,13 +84,12 @@ class Flow:
     def expired(self, now: float) -> list[tuple[Hop, Predicate]]:
         return [(hop, one) for one, hops in self.sources.items() for hop, until in hops.items() if until <= now]
 
-    def wanting(self, attributes: Attributes) -> set[Hop]:
+    def wanting(self, message: bytes) -> set[Hop]:
         """Returns the hops that asked for a filter that matches."""
-        found: set[Hop] = set()
-        for filter, hops in self.sources.items():
-            if not found.issuperset(hops) and filter.matches(attributes, run):
-                found.update(hops)
-        return found
+        return {hop for filter in self.matching(message) for hop in self.sources[filter]}
+
+    def matching(self, message: bytes) -> list[Predicate]:
+        return self._filters.matching(message)
 
     def roots(self) -> int:
         """Counts the filters that no other covers: the entries a table of this kind needs."""

@@ -6,8 +6,9 @@ somebody wants all events (`FLOW`). The rendezvous node of a type asks, in the t
 everything that it is asked for itself: there it is a subscriber under the name of its own type.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
+from typing import Protocol
 
 from tidings.model.predicate import Predicate
 from tidings.overlay.effects import Router
@@ -17,6 +18,16 @@ from tidings.routing.hermes.options import HermesOptions
 from tidings.routing.hermes.tables import ALWAYS, Flow, Hop, ToldInterest
 
 NextHop = Callable[[int], Router | None]
+
+
+class TreeListener(Protocol):
+    """Follows the changes by which events find their way."""
+
+    def changed(self, tree: "Tree") -> None: ...
+
+    def gone(self, name: str) -> None: ...
+
+    def wanted(self, name: str, hop: Hop, filter: Predicate, *, on: bool) -> None: ...
 
 
 class Tree:
@@ -29,7 +40,8 @@ class Tree:
         self.subtypes: dict[str, float] = {}  # at the rendezvous node: subtypes, and until when they are known
 
     def idle(self) -> bool:
-        return not self.subtypes and not any(flow or flow.told for flow in self.flows.values())
+        flows = self.flows.values()
+        return not self.subtypes and not any(flow or any(one.until for one in flow.told.values()) for flow in flows)
 
     def targets(self, kind: InterestKind) -> set[Router]:
         """Whom to tell of filters of this kind."""
@@ -44,6 +56,7 @@ class Trees:
         self.router, self.options = router, options
         self.trees: dict[str, Tree] = {}
         self.out: list[Send] = []
+        self.listener: TreeListener | None = None
         self.moving = False  # what is taken back now is taken back because ways have changed
         self._key_of, self._next_hop = key_of, next_hop
         self._now = 0.0
@@ -54,43 +67,60 @@ class Trees:
             self._now = self._now if now is None else now
             key = self._key_of(name)
             found = self.trees[name] = Tree(name, key, self._next_hop(key), self._now)
+            if self.listener is not None:
+                self.listener.changed(found)
         return found
 
     # --- what changes ---------------------------------------------------------------------------------------------
 
     def add(self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate, until: float = inf) -> None:
         """This hop wants, or advertises, this filter until then."""
+        pending = [(name, hop)]
+        while pending:
+            name, hop = pending.pop()
+            heirs = self._add(now, name, kind, hop, filter, until)
+            pending += [(heir, name) for heir in heirs if not self.tree(heir).flows[kind].has(name, filter)]
+            until = inf
+
+    def _add(
+        self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate, until: float
+    ) -> Iterable[str]:
+        """In one tree; returns the subtypes in whose trees this broker wants the same for the type."""
         self._now = now
         tree = self.tree(name)
         flow = tree.flows[kind]
         if flow.has(hop, filter):
             flow.add(hop, filter, until)
             self._prolong(tree, kind, filter)
-            return
+            return ()
         flow.add(hop, filter, until)
+        self._listen(tree, kind, hop, filter, on=True)
         for neighbour in flow.told:
             if neighbour != hop:
                 self._offer(tree, kind, neighbour, filter)
         self._follow(tree, kind)
-        if kind in SUBSCRIPTIONS and tree.up is None:
-            for heir in tree.subtypes:
-                if not self.tree(heir).flows[kind].has(name, filter):
-                    self.add(now, heir, kind, name, filter)
+        return tuple(tree.subtypes) if kind in SUBSCRIPTIONS and tree.up is None else ()
 
     def remove(self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate) -> None:
+        pending = [(name, hop)]
+        while pending:
+            name, hop = pending.pop()
+            pending += [(heir, name) for heir in self._remove(now, name, kind, hop, filter)]
+
+    def _remove(self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate) -> Iterable[str]:
+        """In one tree; returns the subtypes in whose trees this broker no longer wants the same for the type."""
         self._now = now
         tree = self.trees.get(name)
         if tree is None or not tree.flows[kind].has(hop, filter):
-            return
+            return ()
         flow = tree.flows[kind]
         flow.remove(hop, filter)
+        self._listen(tree, kind, hop, filter, on=False)
         for neighbour, told in flow.told.items():
             if filter in told.until and flow.until_without(filter, neighbour) == -inf:
                 self._withdraw(tree, kind, neighbour, filter)
-        if kind in SUBSCRIPTIONS and filter not in flow.sources:
-            for heir in tree.subtypes:
-                self.remove(now, heir, kind, name, filter)
         self._follow(tree, kind)
+        return tuple(tree.subtypes) if kind in SUBSCRIPTIONS and filter not in flow.sources else ()
 
     def heir(self, now: float, name: str, child: str) -> None:
         """At the rendezvous node of `name`: this is a subtype."""
@@ -129,6 +159,8 @@ class Trees:
             if up != tree.up:
                 moved = True
                 tree.up = up
+                if self.listener is not None:
+                    self.listener.changed(tree)
                 self._retarget(now, tree)
                 for child in tree.subtypes:
                     if up is None:
@@ -157,11 +189,21 @@ class Trees:
                 self.disinherit(now, tree.name, child)
             if tree.idle() and now >= tree.since + 2 * self.options.settle_ms:
                 del self.trees[tree.name]
+                if self.listener is not None:
+                    self.listener.gone(tree.name)
 
     def take(self) -> list[Send]:
         """Takes out and returns the messages to neighbours."""
         out, self.out = self.out, []
         return out
+
+    def _listen(self, tree: Tree, kind: InterestKind, hop: Hop, filter: Predicate, *, on: bool) -> None:
+        if self.listener is None:
+            return
+        if kind is InterestKind.FILTER:
+            self.listener.wanted(tree.name, hop, filter, on=on)
+        else:
+            self.listener.changed(tree)
 
     # --- telling neighbours ---------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ The map is the topic LINKS of the reliable flood, which also carries other topic
 (`flood`). A link counts only if both of its ends say so (two-way check): a broker that crashed cannot take back what
 it said, but its neighbours can. Of equal paths the one through the neighbour with the smallest number is taken.
 
->>> router = LinkState(1, incarnation=1)
+>>> router = LinkStateUnicast(1, incarnation=1)
 >>> _ = router.start(0.0), router.link_up(0.0, neighbour=2, cost=5)
 >>> router.next_hop(2) is None  # 2 has not confirmed it yet
 True

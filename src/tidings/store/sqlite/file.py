@@ -2,7 +2,7 @@
 
 A batch goes to the write-ahead log; the log is copied into the file when it is long enough (`checkpoint`). On a full
 disk either the reserve is used, for what frees space, or the log is emptied, whose place may be all that is missing
-(`store_room`). A file that turns out to be damaged when it is opened is mended or rebuilt (`sqlite_salvage`).
+(`reserve`). A file that turns out to be damaged when it is opened is mended or rebuilt (`salvage`).
 """
 
 import sqlite3

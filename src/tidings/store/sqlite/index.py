@@ -263,7 +263,8 @@ class Index:
             low, high = np.searchsorted(boxes, [mailbox, mailbox + 1]).tolist()
             mine = rows[low:high]
             seqs = array("Q", self._messages["seq"][mine].tobytes())
-            waiting[mailbox] = Waiting(seqs, array("B", self._messages["priority"][mine].tobytes()))
+            sizes = array("I", self._messages["size"][mine].astype(np.uint32).tobytes())
+            waiting[mailbox] = Waiting(seqs, array("B", self._messages["priority"][mine].tobytes()), sizes)
         return waiting
 
     # --- moving ---

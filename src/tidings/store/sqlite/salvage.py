@@ -4,7 +4,7 @@
 left for a new file. `mend` repairs the write-ahead log before SQLite sees it. `rebuild` makes a new file out of
 a damaged one: it copies the file with the log applied, puts a fresh first page on the copy (the first page of a store
 never changes but for a few numbers), reads whatever rows SQLite can still reach, from both ends and then one by one,
-and whatever batches it cannot (`sqlite_leaves`), and writes them to a new file. Rows are only carried, their checksums
+and whatever batches it cannot (`page_scan`), and writes them to a new file. Rows are only carried, their checksums
 are for the reader to check.
 """
 

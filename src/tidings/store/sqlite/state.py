@@ -110,6 +110,8 @@ class StoreState:
                     self.attached.add(mailbox)
                 case Detached(mailbox):
                     self.attached.discard(mailbox)
+                case Note(key, b""):
+                    self.notes.pop(key, None)
                 case Note(key, value):
                     self.notes[key] = value
                 case Stored() | Acked() | Counted():
@@ -165,7 +167,9 @@ def _changes(record: Record, known: dict[int, int], last_seq: int) -> list[State
         case Detached(mailbox):
             return [StateChange(f"attached/{mailbox}", record, last_seq, None)]
         case Note(key):
-            return [setting(f"note/{key}", record)]
+            return [
+                setting(f"note/{key}", record) if record.value else StateChange(f"note/{key}", record, last_seq, None)
+            ]
         case Stored() | Acked() | Counted():
             return []
         case _:

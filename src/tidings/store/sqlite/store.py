@@ -19,19 +19,19 @@ byte is rewritten about once for each byte that came in meanwhile. The file neve
 
 What is guaranteed
 - `append` returns after the fsync of the write-ahead log. After a crash of the process or the machine every batch
-  that returned is there, every other one as a whole or not at all (`test_crash.py`).
+  that returned is there, every other one as a whole or not at all (tests/integration/broker/test_crash.py).
 - `append` raises StoreError: the batch is not in the store, now or later, with one exception: when the disk fails
   in the *fsync*, the bytes may have arrived; if the process dies before the next `append`, the batch may come back.
 - Damage is noticed when the store is opened (all checksums and SQLite's structure are checked) and when a message is
   read; it is never passed on. A flipped bit inside a batch costs the record it hits, in the write-ahead log too; but
-  its last transaction is dropped as a whole, it cannot be told from one that a power failure tore (`sqlite_wal`).
-  Where SQLite's own pages are hit, the file is copied batch by batch (`sqlite_salvage`) and the old one is kept beside
+  its last transaction is dropped as a whole, it cannot be told from one that a power failure tore (`wal`).
+  Where SQLite's own pages are hit, the file is copied batch by batch (`salvage`) and the old one is kept beside
   it with the ending `.damaged`: that costs the batches whose cells are on the page, or below it if it is an interior
   page; batches have no gaps in their numbers, so what is missing is known and reported.
 - Cut off is not the same as damaged: if the *end* of the write-ahead log is missing, no one can tell that from a crash
   before it was written. The batches before the cut are there, those behind it are gone without a report. But that the
-  file or the whole log is gone is noticed (`store_lock`), and without its file the log is read as far as it goes.
-- What lets go of messages can be written on a full disk too: some megabytes are kept in reserve for it (`store_room`).
+  file or the whole log is gone is noticed (`lock`), and without its file the log is read as far as it goes.
+- What lets go of messages can be written on a full disk too: some megabytes are kept in reserve for it (`reserve`).
 - One process at a time; a lock file beside the store says so.
 
 All calls may come from any thread, one at a time.

@@ -23,15 +23,20 @@ def to_text(path: Path) -> str:
         if hop.sender is not None:
             children.setdefault(hop.sender, []).append(hop)
     roots = [hop for hop in path.hops if hop.sender is None]
-    trees = [line for root in roots for line in _tree(root, children, path.message.broker)]
+    trees = [line for root in roots for line in _tree(root, children, path)]
     return "\n".join([*heading(path), *trees, *notes(path)])
 
 
 def heading(path: Path) -> list[str]:
     message = path.message
     lines = [f"message {message} of publisher {message.publisher} at broker {message.broker}, {utc(message.ms)}"]
+    if path.publisher:
+        lines.append(f"published by {printable(path.publisher)}")
     if not path.confirmed:
         lines.append(f"broker {message.broker} does not confirm that it was published there")
+    elif path.entered and message.broker not in path.entered:
+        brokers = " and ".join(map(str, path.entered))
+        lines.append(f"its publisher had left broker {message.broker}: it was published at broker {brokers}")
     return lines
 
 
@@ -43,16 +48,16 @@ def notes(path: Path) -> list[str]:
     return lines
 
 
-def hop_line(hop: Hop, origin: int) -> str:
-    return f"broker {hop.broker} ({', '.join(_notes(hop, origin))})"
+def hop_line(hop: Hop, path: Path) -> str:
+    return f"broker {hop.broker} ({', '.join(_notes(hop, path))})"
 
 
-def _tree(root: Hop, children: dict[int, list[Hop]], origin: int) -> list[str]:
+def _tree(root: Hop, children: dict[int, list[Hop]], path: Path) -> list[str]:
     lines: list[str] = []
     stack: list[tuple[Hop, str, str]] = [(root, "", "")]
     while stack:  # not recursive: a line of a thousand brokers is a tree a thousand deep
         hop, first, rest = stack.pop()
-        lines.append(first + hop_line(hop, origin))
+        lines.append(first + hop_line(hop, path))
         below = children.get(hop.broker, [])
         for number, one in enumerate(hop.subscribers):
             last = number == len(hop.subscribers) - 1 and not below
@@ -63,10 +68,11 @@ def _tree(root: Hop, children: dict[int, list[Hop]], origin: int) -> list[str]:
     return lines
 
 
-def _notes(hop: Hop, origin: int) -> list[str]:
-    notes = ["origin"] if hop.broker == origin else []
+def _notes(hop: Hop, path: Path) -> list[str]:
+    origin = path.message.broker
+    notes = ["origin"] if hop.broker == origin else ["published here"] if hop.broker in path.entered else []
     notes.append("could not say" if hop.opaque else f"{hop.probability:.2g}")
-    if hop.sender is None and hop.broker != origin:
+    if hop.sender is None and hop.broker != origin and hop.broker not in path.entered:
         notes.append("no way there is known")
     if hop.suspect:
         notes.append("suspect: neither delivered nor passed on")

@@ -48,3 +48,6 @@ TABLE_2 = (
     *_bloom(10_000, "99.999%/1+ 99%/1 95%/1 99%/2+ 95%/2+"),
     *_bloom(135_000, "99.999%/1 99%/1 95%/1 99.999%/2 99%/2 95%/2 99.999%/8+ 99%/8 95%/8 99%/18+ 95%/18 95%/27+"),
 )
+
+# Beside the paper's rows: the default of a broker.
+RUNS = PaperConfiguration("runs", 0, "100%", 1)

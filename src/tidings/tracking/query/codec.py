@@ -77,6 +77,10 @@ def _put_answer(out: bytearray, answer: TraceAnswer) -> None:
         out += name + _F64.pack(one.probability)
     put_varint(out, answer.filters)
     out.append(answer.incomplete)
+    out.append(answer.entered)
+    publisher = answer.publisher.encode()
+    put_varint(out, len(publisher))
+    out += publisher
 
 
 def _get_answer(reader: Reader) -> TraceAnswer:
@@ -87,8 +91,9 @@ def _get_answer(reader: Reader) -> TraceAnswer:
         reader.fail("RANGE", "neighbours it went to, of which nothing is known", at)
     subscribers = tuple(_statement(reader) for _ in range(reader.count()))
     filters, incomplete = reader.varint(_U64), bool(reader.varint(1))
+    entered, publisher = bool(reader.varint(1)), reader.text(reader.varint(NAME_BYTES_MAX), "a publisher")
     statements = (neighbours, forwarded if known else None, subscribers)
-    return TraceAnswer(broker, verdict, probability, *statements, filters, incomplete)
+    return TraceAnswer(broker, verdict, probability, *statements, filters, incomplete, entered, publisher)
 
 
 def _put_routers(out: bytearray, routers: Iterable[int]) -> None:

@@ -10,9 +10,13 @@ Only brokers that hold the message lead on, so the cost grows with the route, no
 be asked, or whose records of that time are lost, is *opaque*: the search goes through it, over the links others know
 of. The report depends on the answers alone, not on their order, so that bulk reconstruction gives the same.
 
+A message may have entered at another broker than its id names: its publisher lost the connection, and sent it again
+elsewhere. An origin that does not have it proves nothing then, so every known broker is asked, and the tree has its
+root, or several, where the message entered.
+
 False positives. A broker that claims the message while all its neighbours were asked and none of them has it, is one,
 and is dropped. That needs answers from brokers beside the route: `everywhere=True` asks all, and so does a search whose
-origin could not be asked. A broker on the rim that
+origin could not be asked or does not have the message. A broker on the rim that
 neither delivered the message nor passed it on is only *suspect*: an approximate routing scheme may have led it there.
 
 After Jun and Astley, sections 3.3 and 4.3.
@@ -25,6 +29,8 @@ from tidings.errors import RemoteProtocolError
 from tidings.model.message_id import MessageId
 from tidings.tracking.query.dominators import dominators, is_behind
 from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
+
+NOWHERE = -1  # before the brokers where a message entered
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +57,15 @@ class Path:
     """The reconstruction. `hops` begin with the origin and name each broker after its sender."""
 
     message: MessageId
-    confirmed: bool  # the origin holds the message
+    confirmed: bool  # a broker where it was published holds the message
     hops: tuple[Hop, ...]
     false_positives: tuple[Hop, ...]
     unasked: Mapping[int, str]  # brokers that could not be asked, and why
     unknown: tuple[int, ...]  # brokers whose records of that time are lost, in part or all of them
     asked: int
     filters: int
+    entered: tuple[int, ...] = ()  # brokers where it was published: not the one in its id if its publisher moved
+    publisher: str = ""  # who published it, as far as the broker in its id knows
 
     @property
     def subscribers(self) -> tuple[tuple[int, Statement], ...]:
@@ -78,6 +86,7 @@ class PathSearch:
         brokers_max: int = 100_000,
     ) -> None:
         self.message, self._everywhere, self._brokers_max = message, everywhere, brokers_max
+        self._wanted_everywhere = everywhere
         self._links: dict[int, set[int]] = {}
         for broker, neighbours in (topology or {}).items():
             self._link(broker, neighbours)
@@ -97,35 +106,46 @@ class PathSearch:
         self._came(answer.broker)
         self._answers[answer.broker] = answer
         self._link(answer.broker, answer.neighbours)
+        if answer.broker == self.message.broker and answer.verdict is not TraceVerdict.HELD:
+            return self._ask_everywhere()
         return self._go_on()
 
     def failed(self, broker: int, reason: str) -> list[Ask]:
         self._came(broker)
         self._failed[broker] = reason
-        if broker == self.message.broker:  # its first hop is unknown: ask every known broker
-            self._everywhere = True
-            return self._ask([*sorted(self._links), *self._going_on()])
+        if broker == self.message.broker:
+            return self._ask_everywhere()
         return self._go_on()
+
+    def _ask_everywhere(self) -> list[Ask]:
+        """The first hop is unknown."""
+        self._everywhere = True
+        return self._ask([*sorted(self._links), *self._going_on()])
 
     def report(self) -> Path:
         senders, order = self._walk()
-        above = dominators(self.message.broker, {broker: self._given(broker) for broker in order})
+        roots = self._roots()
+        given: dict[int, Collection[int]] = {broker: self._given(broker) for broker in order}
+        above = dominators(NOWHERE, given | {NOWHERE: roots or order})
         claims = {broker for broker, answer in self._answers.items() if answer.verdict is TraceVerdict.HELD}
         adrift = sorted(claims - set(order))
         false = [broker for broker in adrift if not any(map(self._leads, self._links[broker]))]
         order += [broker for broker in adrift if broker not in false]
         order = self._needed(order, senders, claims)
+        entered = tuple(broker for broker in roots if broker in claims)
         hops = tuple(self._hop(broker, senders.get(broker), order, above) for broker in order)
         origin = self._answers.get(self.message.broker)
         return Path(
             message=self.message,
-            confirmed=origin is not None and origin.verdict is TraceVerdict.HELD,
+            confirmed=bool(entered),
             hops=hops,
             false_positives=tuple(self._hop(broker, None, (), above) for broker in false),
             unasked=dict(sorted(self._failed.items())),
             unknown=tuple(sorted(b for b, answer in self._answers.items() if answer.incomplete)),
             asked=len(self._answers) + len(self._failed),
             filters=sum(answer.filters for answer in self._answers.values()),
+            entered=entered,
+            publisher="" if origin is None else origin.publisher,
         )
 
     def _link(self, broker: int, neighbours: Iterable[int]) -> None:
@@ -171,13 +191,22 @@ class PathSearch:
             return links
         return links & set(answer.forwarded)
 
+    def _roots(self) -> list[int]:
+        """The brokers from which it may have spread: the one in its id, and those that say that it entered there."""
+        origin = self.message.broker
+        answer = self._answers.get(origin)
+        entered = sorted(broker for broker, one in self._answers.items() if one.entered and broker != origin)
+        came_from_elsewhere = answer is not None and answer.verdict is TraceVerdict.HELD and not answer.entered
+        if not self._leads(origin) or (entered and came_from_elsewhere):
+            return entered
+        return [origin, *entered]
+
     def _walk(self) -> tuple[dict[int, int], list[int]]:
         """Breadth-first over what the answers allow: each broker's sender, and the order in which they were met."""
         origin = self.message.broker
         senders: dict[int, int] = {}
-        order = [origin] if origin in self._answers or origin in self._failed else []
-        if order and not self._leads(origin):
-            return senders, order
+        known = origin in self._answers or origin in self._failed
+        order = self._roots() or ([origin] if known else [])
         seen = set(order)
         for broker in order:
             for other in self._given(broker):
@@ -215,9 +244,11 @@ class PathSearch:
         around = self._links[broker] & set(route)
         possible = (b for b in around if b != sender and self._may_give(b, broker))
         others = tuple(sorted(b for b in possible if not is_behind(b, broker, above)))
-        is_origin = broker == self.message.broker
-        rim = not is_origin and not answer.subscribers and not around - {sender}
-        others = () if is_origin else others
+        is_root = answer.entered or (broker == self.message.broker and sender is None)
+        # Of a root with an exact record, or whose neighbours were not asked, nothing is odd about that.
+        odd = not is_root or (self._wanted_everywhere and answer.probability > 0)
+        rim = odd and not answer.subscribers and not around - {sender}
+        others = () if is_root else others
         return Hop(broker, sender, answer.probability, answer.subscribers, others, suspect=rim)
 
     def _may_give(self, broker: int, to: int) -> bool:

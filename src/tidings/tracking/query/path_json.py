@@ -30,6 +30,8 @@ def from_json(text: str) -> Path:
             unknown=tuple(map(int, found["unknown"])),
             asked=int(found["asked"]),
             filters=int(found["filters"]),
+            entered=tuple(map(int, found["entered"])),
+            publisher=str(found["published_by"]),
         )
     except (ValueError, KeyError, TypeError, UsageError) as error:
         raise CodecError("E_TRACE_REPORT", f"not a path: {error!r}") from None
@@ -50,6 +52,8 @@ def to_dict(path: Path) -> dict[str, object]:
         "unknown": list(path.unknown),
         "asked": path.asked,
         "filters": path.filters,
+        "entered": list(path.entered),
+        "published_by": path.publisher,
     }
 
 

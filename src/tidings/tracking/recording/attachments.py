@@ -18,10 +18,13 @@ from enum import Enum
 
 from tidings.tracking.query.time_index import TimeIndex
 
+PUBLISHERS_PAST_MAX = 20_000  # that have left and are remembered: without one a trace lacks a name, nothing else
+
 
 class AttachmentKind(Enum):
     SUBSCRIBER = "subscriber"
     NEIGHBOUR = "neighbour"
+    PUBLISHER = "publisher"  # a connection that publishes: its number, a space, who it is
     ERA = "era"  # the broker started or ended: everybody else is gone; the peer is the strategy that recorded
 
 
@@ -66,6 +69,12 @@ class AttachmentMap:
         now = {peer for (of, peer), since in self._since.items() if of is kind and since <= last_ms}
         return sorted(now | set(self._past[kind].between(first_ms, last_ms)))
 
+    def publisher(self, number: int, first_ms: int, last_ms: int) -> str:
+        """The connection that published under this number at some time from first to last; empty: not known."""
+        start = f"{number} "
+        found = self.between(AttachmentKind.PUBLISHER, first_ms, last_ms)
+        return next((one.removeprefix(start) for one in found if one.startswith(start)), "")
+
     def forget(self, before_ms: int) -> None:
         """Forgets what ended before that time."""
         for past in self._past.values():
@@ -81,7 +90,10 @@ class AttachmentMap:
         if since is not None:
             past = self._past[kind]
             past.add(peer, (since, max(since, ms)))
-            if self._past_max is not None and len(past) > self._past_max + self._past_max // 8:
+            if kind is AttachmentKind.PUBLISHER:
+                if len(past) > PUBLISHERS_PAST_MAX + PUBLISHERS_PAST_MAX // 8:
+                    past.drop_first(len(past) - PUBLISHERS_PAST_MAX)
+            elif self._past_max is not None and len(past) > self._past_max + self._past_max // 8:
                 self._drop(past, len(past) - self._past_max)
 
     def _drop(self, past: TimeIndex[str], count: int) -> None:
@@ -90,7 +102,7 @@ class AttachmentMap:
 
 
 def since_of_last(changes: Iterable[Attachment], past_max: int) -> int:
-    """The time from which on at most that many have detached; 0: there are no more in all."""
+    """The time from which on at most that many have detached, publishers aside; 0: there are no more in all."""
     attached: set[tuple[AttachmentKind, str]] = set()
     ends: list[int] = []
     for change in changes:
@@ -98,12 +110,22 @@ def since_of_last(changes: Iterable[Attachment], past_max: int) -> int:
         if change.kind is AttachmentKind.ERA:
             ends += [change.ms] * len(attached)
             attached.clear()
+        elif change.kind is AttachmentKind.PUBLISHER:
+            continue
         elif change.attached:
             attached.add(about)
         elif about in attached:
             attached.remove(about)
             ends.append(change.ms)
     return ends[-past_max - 1] + 1 if len(ends) > past_max else 0
+
+
+def without_old_publishers(changes: Iterable[Attachment], count_max: int) -> list[Attachment]:
+    """Without the first publishers, if there are more changes of publishers than this: a trace lacks a name then."""
+    kept = list(changes)
+    publishers = [number for number, change in enumerate(kept) if change.kind is AttachmentKind.PUBLISHER]
+    gone = set(publishers[: max(len(publishers) - count_max, 0)])
+    return [change for number, change in enumerate(kept) if number not in gone]
 
 
 def relevant(changes: Iterable[Attachment], since_ms: int) -> list[Attachment]:

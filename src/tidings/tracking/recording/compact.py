@@ -6,6 +6,10 @@ stragglers. The error stays within that of a full filter. Filters of busy histor
 one takes is seen from the full ones. Matching sets do not grow beyond their former maximum: a range
 that covers the gap between the two, but neither stands between them in order of their starts, covers the end of the
 first as well.
+
+Run lists are exact, so that they are united without regard to their number of ids, up to a size that is quickly read;
+what has become larger than a filter of the same ids is made one. Histories that took the same ids still share the
+result.
 """
 
 from collections.abc import Iterable
@@ -15,14 +19,29 @@ from fractions import Fraction
 import numpy as np
 
 from tidings.kernel.bloom import BloomFilter
-from tidings.tracking.recording.history import BloomSettings, FilterEncoding, HistoryEntry, Key, Span, newest
+from tidings.kernel.exact_lists import RunIds, filter_bytes
+from tidings.tracking.recording.history import (
+    BloomSettings,
+    FilterEncoding,
+    HistoryEntry,
+    HistoryKind,
+    Key,
+    Span,
+    newest,
+    seed_of,
+)
 from tidings.tracking.recording.log_codec import decode_ids, encode_ids
+from tidings.tracking.recording.strategies import FILTER_IDS_MIN
 
 USUAL = BloomSettings()
+RUNS_BYTES_MAX = 64 << 10  # of a run list, and how many ids it may stand for
+RUNS_IDS_MAX = 1 << 24
 
 
-def compact(entries: Iterable[HistoryEntry], capacity: int = 0) -> list[HistoryEntry]:
-    """Entries of one broker, with copies that were replaced dropped and neighbours merged; by history and time.
+def compact(entries: Iterable[HistoryEntry], capacity: int = 0, broker: int = 0) -> list[HistoryEntry]:
+    """Entries of one broker with copies that were replaced dropped and neighbours merged; by history and time.
+
+    `broker`: of filters that are made.
 
     `capacity`: ids that a filter takes, whatever its m; 0: as many as the full ones among these entries
     show for its m and k, and if none is full, as many as is usual for that k.
@@ -31,7 +50,70 @@ def compact(entries: Iterable[HistoryEntry], capacity: int = 0) -> list[HistoryE
     for entry in newest(entries):
         histories.setdefault(entry.key, []).append(entry)
     room = _Room((entry for own in histories.values() for entry in own), capacity)
-    return [merged for own in histories.values() for merged in _merge(sorted(own, key=_start), room)]
+    runs = _Runs(broker)
+    united = [runs.unite(sorted(own, key=_start)) for own in histories.values()]
+    return [merged for own in united for merged in _merge(own, room)]
+
+
+class _Runs:
+    """Unites run lists; the same lists for several histories once."""
+
+    def __init__(self, broker: int) -> None:
+        self._broker = broker
+        self._done: dict[tuple[bytes, ...], RunIds] = {}
+        self._data: dict[tuple[tuple[bytes, ...], HistoryKind], tuple[FilterEncoding, bytes]] = {}
+
+    def unite(self, entries: list[HistoryEntry]) -> list[HistoryEntry]:
+        """Of one history, in the order of their starts. Those of one process only,
+        because when it stored last must be known."""
+        made: list[HistoryEntry] = []
+        groups: dict[int, list[HistoryEntry]] = {}  # by incarnation
+        for entry in entries:
+            if entry.encoding is not FilterEncoding.RUNS or entry.span is None:
+                made.append(entry)
+                continue
+            group = groups.setdefault(entry.incarnation, [])
+            size = sum(len(one.data) for one in group) + len(entry.data)
+            if size > RUNS_BYTES_MAX or sum(one.count for one in group) + entry.count > RUNS_IDS_MAX:
+                made += self._united(group)
+                group.clear()
+            group.append(entry)
+        return sorted([*made, *(one for group in groups.values() for one in self._united(group))], key=_start)
+
+    def _united(self, group: list[HistoryEntry]) -> list[HistoryEntry]:
+        if len(group) < 2:
+            return group
+        parts = tuple(entry.data for entry in group)
+        kind = group[0].key.kind
+        if (parts, kind) not in self._data:
+            if parts not in self._done:
+                self._done[parts] = RunIds.united(parts)
+            self._data[parts, kind] = _smallest(self._done[parts], seed_of(self._broker, kind))
+        encoding, data = self._data[parts, kind]
+        spans = [entry.span for entry in group if entry.span is not None]
+        span = (min(first for first, _ in spans), max(last for _, last in spans))
+        singles = {moment for entry in group for moment in entry.singles if not span[0] <= moment <= span[1]}
+        count = sum(entry.count for entry in group)
+        return [
+            replace(
+                group[0],
+                span=span,
+                singles=tuple(sorted(singles)),
+                count=count,
+                full=len(data) > RUNS_BYTES_MAX // 2 or count > RUNS_IDS_MAX // 2,
+                encoding=encoding,
+                data=data,
+                opened_ms=min(entry.opened_ms for entry in group),
+                stored_ms=max(entry.stored_ms for entry in group),
+            )
+        ]
+
+
+def _smallest(runs: RunIds, seed: int) -> tuple[FilterEncoding, bytes]:
+    data = runs.to_bytes()
+    if runs.count < FILTER_IDS_MIN or len(data) <= filter_bytes(runs.count):
+        return FilterEncoding.RUNS, data
+    return FilterEncoding.LINES, runs.filter(seed).to_bytes()
 
 
 class _Room:
@@ -46,6 +128,7 @@ class _Room:
                 continue
             if entry.encoding is FilterEncoding.IDS:
                 lists.append(entry.count)
+            if entry.encoding is not FilterEncoding.BLOOM:
                 continue
             filters.append(entry.count)
             shape = BloomFilter.from_bytes(entry.data)
@@ -100,6 +183,8 @@ def _union(one: HistoryEntry, other: HistoryEntry, room: _Room) -> HistoryEntry 
 def _united(one: HistoryEntry, other: HistoryEntry, room: _Room) -> tuple[FilterEncoding, bytes, int] | None:
     """Merges two entries; returns the result and its capacity, or None if they do not fit together."""
     count = one.count + other.count
+    if not {one.encoding, other.encoding} <= {FilterEncoding.IDS, FilterEncoding.BLOOM}:
+        return None
     if one.encoding is other.encoding is FilterEncoding.IDS:
         if count > room.of_lists:
             return None
@@ -115,7 +200,7 @@ def _united(one: HistoryEntry, other: HistoryEntry, room: _Room) -> tuple[Filter
         left.add(decode_ids(other.data))
         return FilterEncoding.BLOOM, left.to_bytes(), capacity
     right = BloomFilter.from_bytes(other.data)
-    if (left.bits, left.hashes) != (right.bits, right.hashes):
+    if (left.bits, left.hashes, left.seed) != (right.bits, right.hashes, right.seed):
         return None
     left.unite(right)
     return FilterEncoding.BLOOM, left.to_bytes(), capacity

@@ -29,25 +29,28 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidings.errors import UsageError
 from tidings.kernel.bloom import ID_BYTES, BloomFilter, check_shape, false_positive_probability
+from tidings.kernel.exact_lists import LineFilter, RunIds
+from tidings.kernel.hash64 import mix64
 from tidings.tracking.ids import IdArray, Ids, as_ids, id_times
 from tidings.tracking.recording.log_codec import decode_ids, encode_ids
 
 Span: TypeAlias = tuple[int, int]
 
 DOUBLINGS_MAX = 16
+UNKNOWN_ORIGIN = 0  # under which ids are kept that name a broker which is not known
 
 
 class HistoryKind(Enum):
     """Kinds of histories."""
 
-    PUBLISH = "publish"  # H_P: messages of local publishers
+    PUBLISH = "publish"  # H_P: messages of local publishers, by the broker that their ids name
     ROUTE = "route"  # H_b: messages that came from broker b
     FORWARD = "forward"  # H_{b,d}: … and went on to neighbour d
     DELIVER = "deliver"  # H_{b,s}: … and were delivered to subscriber s
@@ -63,6 +66,8 @@ class Mode(Enum):
 class FilterEncoding(Enum):
     BLOOM = "bloom"  # docs/wire.md, "Bloom filter"
     IDS = "ids"  # `log_codec`
+    RUNS = "runs"  # docs/wire.md, "Run list": exact
+    LINES = "lines"  # docs/wire.md, "Line filter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +101,17 @@ class HistoryEntry:
 
     def opened(self) -> "Searchable":
         """The searchable filter; raises CodecError if the bytes are damaged."""
-        return (
-            BloomFilter.from_bytes(self.data)
-            if self.encoding is FilterEncoding.BLOOM
-            else ExactIds(decode_ids(self.data))
-        )
+        match self.encoding:
+            case FilterEncoding.BLOOM:
+                return BloomFilter.from_bytes(self.data)
+            case FilterEncoding.IDS:
+                return ExactIds(decode_ids(self.data))
+            case FilterEncoding.RUNS:
+                return RunIds.from_bytes(self.data)
+            case FilterEncoding.LINES:
+                return LineFilter.from_bytes(self.data)
+            case _:
+                assert_never(self.encoding)
 
 
 class Searchable(Protocol):
@@ -119,6 +130,11 @@ class ExactIds:
 
     def fpp(self) -> float:
         return 0.0
+
+
+def seed_of(broker: int, kind: HistoryKind) -> int:
+    """Of the filters of a broker's histories of one kind: what one of them claims falsely the others need not."""
+    return mix64(broker << 8 | list(HistoryKind).index(kind) + 1)
 
 
 class History(Protocol):
@@ -233,9 +249,14 @@ class BloomHistory:
     """
 
     def __init__(
-        self, key: Key, settings: BloomSettings, incarnation: int = 0, numbers: Iterator[int] | None = None
+        self,
+        key: Key,
+        settings: BloomSettings,
+        incarnation: int = 0,
+        numbers: Iterator[int] | None = None,
+        seed: int = 0,
     ) -> None:
-        self.key = key
+        self.key, self._seed = key, seed
         self._settings, self._incarnation = settings, incarnation
         self._numbers = count() if numbers is None else numbers
         self._filter: BloomFilter | None = None
@@ -292,7 +313,7 @@ class BloomHistory:
 
     def _grow_up(self) -> BloomFilter:
         if self._filter is None:
-            self._filter = BloomFilter(self._settings.bits << self._doublings, self._settings.hashes)
+            self._filter = BloomFilter(self._settings.bits << self._doublings, self._settings.hashes, self._seed)
             self._filter.add(bytes(self._young))
             self._young.clear()
         return self._filter

@@ -1,7 +1,7 @@
 """Recorder of one broker: histories of message ids, and attachments. Takes ids, returns effects, answers questions.
 
     published(ids)            H_P
-    routed(ids)               H_b, by the origin in each id; own messages are in H_P already
+    routed(ids)               H_b, by the origin in each id
     forwarded(d, ids)         H_{b,d}, if wanted
     delivered(s, ids)         H_{b,s}
 
@@ -21,11 +21,12 @@ from tidings.tracking.ids import Ids
 from tidings.tracking.plan.limits import BETWEEN_BROKERS_MS
 from tidings.tracking.query.archive import Archive
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind, AttachmentMap
-from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, Span, efpp
+from tidings.tracking.recording.history import UNKNOWN_ORIGIN, HistoryEntry, HistoryKind, Key, Span, efpp
 from tidings.tracking.recording.recorder_backend import Current, KernelBackend, PlainBackend, RecorderBackend
-from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, Strategy
+from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, RunStrategy, Strategy
 
 TIME_MAX_MS = 2**48
+PASSING = (HistoryKind.PUBLISH, HistoryKind.ROUTE)  # what came by here is in one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ Effect: TypeAlias = StoreEntries | StoreAttachment
 
 @dataclass(frozen=True, slots=True)
 class TrackingSettings:
-    strategy: Strategy = field(default_factory=BloomStrategy)
+    strategy: Strategy = field(default_factory=RunStrategy)
     persist_ms: int = 1000  # T_p
     skew_between_brokers_ms: int = BETWEEN_BROKERS_MS  # widens the time that is looked up; T_s + T_j at least
     forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
@@ -59,7 +60,7 @@ class TrackingSettings:
         match self.strategy:
             case BloomStrategy(settings=bloom):
                 return bloom.skew_ms
-            case AsyncStrategy(skew_ms=skew_ms):
+            case AsyncStrategy(skew_ms=skew_ms) | RunStrategy(skew_ms=skew_ms):
                 return skew_ms
             case _:
                 return None
@@ -107,6 +108,14 @@ class TraceAnswer:
     subscribers: tuple[Statement, ...] = ()
     filters: int = 0  # how many were asked
     incomplete: bool = False  # records of that time may be lost: a peer that is not named may have got it all the same
+    entered: bool = False  # it was published here, whatever broker its id names
+    publisher: str = ""  # of messages that name this broker: who their publisher was (`publishers`); empty: not known
+
+
+def keys_of(kind: HistoryKind, message: MessageId, peer: str = "") -> tuple[Key, ...]:
+    """The histories that may have a message: of the broker that it names, and of brokers that were not known."""
+    origins = (message.broker,) if message.broker == UNKNOWN_ORIGIN else (message.broker, UNKNOWN_ORIGIN)
+    return tuple(Key(kind, origin, peer) for origin in origins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,12 @@ class RecordFinding:
     held: bool
     probability: float
     filters: int
+
+    @classmethod
+    def of(cls, *parts: "RecordFinding") -> "RecordFinding":
+        """Of several histories together."""
+        probability = efpp(part.probability for part in parts)
+        return cls(any(part.held for part in parts), probability, sum(part.filters for part in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +140,7 @@ class Inquiry:
     subscribers: tuple[str, ...]  # attached at that time, or given it later as far as memory knows
     current: Mapping[Key, Current]  # filters in memory that match
     since_ms: int = 0  # who had gone before this may be forgotten
+    publisher: str = ""
 
 
 class Recorder:
@@ -182,6 +198,10 @@ class Recorder:
         known = self.attachments.is_attached(kind, peer)
         return [] if known else self._change(kind, peer, now_ms, attached=True)
 
+    def publisher(self, number: int, about: str, now_ms: int, *, attached: bool) -> list[Effect]:
+        """A client that publishes under this number has connected, or left."""
+        return self._change(AttachmentKind.PUBLISHER, f"{number} {about}", now_ms, attached=attached)
+
     def detach(self, kind: AttachmentKind, peer: str, now_ms: int) -> list[Effect]:
         """Also stores the histories that will not grow any more."""
         if not self.attachments.is_attached(kind, peer):
@@ -210,41 +230,55 @@ class Recorder:
         attached = self.attachments.between(AttachmentKind.SUBSCRIBER, first, last)
         late = self._backend.stragglers(message, self._now_ms)
         subscribers = tuple(sorted({*attached, *late}))
+        forwards = neighbours if self._settings.forwards else ()
         keys = [
-            self._passing(message),
-            *(Key(HistoryKind.FORWARD, message.broker, str(peer)) for peer in neighbours if self._settings.forwards),
-            *(Key(HistoryKind.DELIVER, message.broker, peer) for peer in subscribers),
+            *(key for kind in PASSING for key in keys_of(kind, message)),
+            *(key for peer in forwards for key in keys_of(HistoryKind.FORWARD, message, str(peer))),
+            *(key for peer in subscribers for key in keys_of(HistoryKind.DELIVER, message, peer)),
         ]
         found = ((key, self._backend.find(key, message, self._now_ms)) for key in keys)
         current = {key: one for key, one in found if one is not None}
-        return Inquiry(message, neighbours, subscribers, current, self.attachments.since_ms)
+        publisher = self.attachments.publisher(message.publisher, first, last) if message.broker == self.broker else ""
+        return Inquiry(message, neighbours, subscribers, current, self.attachments.since_ms, publisher)
 
     def resolve(self, inquiry: Inquiry, archive: Archive) -> TraceAnswer:
         """Looks at nothing that changes while the broker runs."""
-        message, neighbours = inquiry.message, inquiry.neighbours
-        found = self._find(self._passing(message), inquiry, archive)
+        message, neighbours, publisher = inquiry.message, inquiry.neighbours, inquiry.publisher
+        entered, passed = (self._find(kind, "", inquiry, archive) for kind in PASSING)
+        found = RecordFinding.of(entered, passed)
         if not found.held:
             incomplete = self._incomplete(inquiry, archive)
             verdict = TraceVerdict.UNKNOWN if incomplete else TraceVerdict.ABSENT
-            return TraceAnswer(self.broker, verdict, 0.0, neighbours, None, (), found.filters, incomplete)
+            return TraceAnswer(
+                self.broker, verdict, 0.0, neighbours, None, (), found.filters, incomplete, publisher=publisher
+            )
         filters, forwarded = found.filters, None
         if self._settings.forwards:
-            asked = [
-                self._find(Key(HistoryKind.FORWARD, message.broker, str(peer)), inquiry, archive) for peer in neighbours
-            ]
+            asked = [self._find(HistoryKind.FORWARD, str(peer), inquiry, archive) for peer in neighbours]
             filters += sum(finding.filters for finding in asked)
             if not self._incomplete(inquiry, archive) and not self.lost_since(message):
                 forwarded = tuple(peer for peer, finding in zip(neighbours, asked, strict=True) if finding.held)
         subscribers = []
-        late = archive.stragglers(self.broker, message.broker, message.ms)
+        origins = {message.broker, UNKNOWN_ORIGIN}
+        late = {peer for origin in origins for peer in archive.stragglers(self.broker, origin, message.ms)}
         for peer in sorted({*inquiry.subscribers, *late}):
-            finding = self._find(Key(HistoryKind.DELIVER, message.broker, peer), inquiry, archive)
+            finding = self._find(HistoryKind.DELIVER, peer, inquiry, archive)
             filters += finding.filters
             if finding.held:
                 subscribers.append(Statement(peer, finding.probability))
         incomplete = self._incomplete(inquiry, archive)  # asked last: what is missing may have shown only now
-        statements = (neighbours, forwarded, tuple(subscribers))
-        return TraceAnswer(self.broker, TraceVerdict.HELD, found.probability, *statements, filters, incomplete)
+        return TraceAnswer(
+            self.broker,
+            TraceVerdict.HELD,
+            found.probability,
+            neighbours,
+            forwarded,
+            tuple(subscribers),
+            filters,
+            incomplete,
+            entered.held,
+            publisher,
+        )
 
     def unsure(self, inquiry: Inquiry) -> TraceAnswer:
         """The answer of a broker whose archive cannot be read."""
@@ -255,12 +289,12 @@ class Recorder:
         skew_ms = self._settings.skew_between_brokers_ms
         return message.ms - skew_ms, message.ms + skew_ms
 
-    def _passing(self, message: MessageId) -> Key:
-        """The history that has every message that came by here."""
-        return Key(HistoryKind.PUBLISH if message.broker == self.broker else HistoryKind.ROUTE, message.broker)
-
-    def _find(self, key: Key, inquiry: Inquiry, archive: Archive) -> RecordFinding:
+    def _find(self, kind: HistoryKind, peer: str, inquiry: Inquiry, archive: Archive) -> RecordFinding:
         """The matching set, in memory and stored, and whether one of it holds the message."""
+        found = [self._find_one(key, inquiry, archive) for key in keys_of(kind, inquiry.message, peer)]
+        return RecordFinding.of(*found)
+
+    def _find_one(self, key: Key, inquiry: Inquiry, archive: Archive) -> RecordFinding:
         one, current = bytes(inquiry.message), inquiry.current.get(key)
         held, fpps = current is not None and current.held, [] if current is None else [current.fpp]
         for entry in archive.matching(self.broker, key, inquiry.message.ms):

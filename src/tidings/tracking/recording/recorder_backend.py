@@ -18,9 +18,18 @@ from tidings.kernel.bloom import false_positive_probability
 from tidings.kernel.tracker import TrackedFilter, Tracker
 from tidings.model.message_id import MessageId
 from tidings.tracking.ids import Ids, as_ids, id_origins
-from tidings.tracking.recording.history import FilterEncoding, History, HistoryEntry, HistoryKind, Key, Mode
+from tidings.tracking.recording.history import (
+    UNKNOWN_ORIGIN,
+    FilterEncoding,
+    History,
+    HistoryEntry,
+    HistoryKind,
+    Key,
+    Mode,
+    seed_of,
+)
 from tidings.tracking.recording.log_codec import encode_ids
-from tidings.tracking.recording.strategies import ID_BYTES, AsyncStrategy, BloomStrategy, Strategy
+from tidings.tracking.recording.strategies import ID_BYTES, AsyncStrategy, BloomStrategy, RunStrategy, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,10 @@ class RecorderBackend(Protocol):
 
     def end_all(self, now_ms: int) -> list[HistoryEntry]: ...
     def find(self, key: Key, message: MessageId, now_ms: int) -> Current | None: ...
+    def know_brokers(self, brokers: Iterable[int]) -> None:
+        """The brokers that ids may name, beside those given before. Ids that name others are kept under the origin 0,
+        or anybody could make histories without end. Until the first call every broker counts."""
+
     def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
         """Subscribers that may have been given it long after its time: it is a straggler in their filters."""
 
@@ -59,6 +72,7 @@ class PlainBackend:
         self._due: dict[Key, int] = {}  # dirty histories and when T_p has passed; in that order, T_p being the same
         self._full: list[HistoryEntry] = []
         self._now_ms = 0
+        self._brokers: set[int] | None = None  # None: all
 
     @property
     def memory_bytes(self) -> int:
@@ -73,13 +87,11 @@ class PlainBackend:
         array = as_ids(ids)
         if not len(array) or (kind is HistoryKind.FORWARD and not self._forwards):
             return
-        if kind is HistoryKind.PUBLISH:
-            self._add(Key(kind, self._broker), array, now_ms)
-            kind = HistoryKind.ROUTE  # of those whose id names another broker
         origins = id_origins(array)
+        if self._brokers is not None:
+            origins = np.where(np.isin(origins, sorted(self._brokers)), origins, UNKNOWN_ORIGIN)
         for origin in np.unique(origins).tolist():
-            if kind is not HistoryKind.ROUTE or origin != self._broker:
-                self._add(Key(kind, origin, peer), array[origins == origin], now_ms)
+            self._add(Key(kind, origin, peer), array[origins == origin], now_ms)
 
     def take(self, now_ms: int, *, full: bool = True) -> list[HistoryEntry]:
         self._clock(now_ms)
@@ -103,8 +115,12 @@ class PlainBackend:
             return None
         return Current(history.sequence, bool(found.contains(bytes(message))[0]), found.fpp())
 
+    def know_brokers(self, brokers: Iterable[int]) -> None:
+        self._brokers = {self._broker, *(self._brokers or ()), *brokers}
+
     def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
-        keys = [key for key in self._histories if (key.kind, key.origin) == (HistoryKind.DELIVER, message.broker)]
+        origins = (message.broker, UNKNOWN_ORIGIN)
+        keys = [key for key in self._histories if key.kind is HistoryKind.DELIVER and key.origin in origins]
         return [key.peer for key in keys if message.ms in self._histories[key].singles]
 
     def _end(self, keys: Iterable[Key], now_ms: int) -> list[HistoryEntry]:
@@ -124,7 +140,9 @@ class PlainBackend:
         self._clock(now_ms)
         history = self._histories.get(key)
         if history is None:
-            history = self._histories[key] = self._strategy.open(key, self._incarnation, self._numbers)
+            history = self._histories[key] = self._strategy.open(
+                key, self._incarnation, self._numbers, seed_of(self._broker, key.kind)
+            )
         full = history.add(ids, now_ms)
         self._full += full
         if full:
@@ -134,7 +152,7 @@ class PlainBackend:
 
 
 class KernelBackend:
-    """For the strategies `bloom` and `async`. The forwarding plane is given `tracker`, and fills it."""
+    """For the strategies `runs`, `bloom` and `async`. The forwarding plane is given `tracker`, and fills it."""
 
     def __init__(
         self, broker: int, strategy: Strategy, incarnation: int, *, persist_ms: int = 1000, forwards: bool = False
@@ -148,13 +166,16 @@ class KernelBackend:
                 shape["doublings"] = bloom.doublings
                 times = {"skew_ms": bloom.skew_ms, "jitter_ms": bloom.jitter_ms}
                 retain = bloom.mode is Mode.RETAIN
+            case RunStrategy(skew_ms=skew_ms, jitter_ms=jitter_ms, capacity=capacity):
+                shape = {"bits": 64, "hashes": 1, "capacity": capacity, "doublings": 0}
+                times, retain = {"skew_ms": skew_ms, "jitter_ms": jitter_ms}, False
             case AsyncStrategy(buffer_bytes=buffer_bytes, skew_ms=skew_ms, jitter_ms=jitter_ms):
                 shape = {"bits": 64, "hashes": 1, "capacity": buffer_bytes // ID_BYTES, "doublings": 0}
                 times, retain = {"skew_ms": skew_ms, "jitter_ms": jitter_ms}, False
             case _:
                 raise UsageError("E_TRACKING_STRATEGY", f"the kernel cannot record with the strategy {strategy.name!r}")
-        exact = self._hashes is None
-        more = {"persist_ms": persist_ms, "retain": retain, "forwards": forwards, "exact": exact}
+        lists = {"exact": isinstance(strategy, AsyncStrategy), "runs": isinstance(strategy, RunStrategy)}
+        more = {"persist_ms": persist_ms, "retain": retain, "forwards": forwards, **lists}
         self.tracker = Tracker(broker, **shape, **times, **more)  # type: ignore[arg-type]
         self._numbers: dict[str, int] = {}  # of subscribers
         self._names: dict[int, str] = {}
@@ -202,8 +223,13 @@ class KernelBackend:
         fpp = false_positive_probability(bits, self._hashes, hashed) if self._hashes is not None and hashed else 0.0
         return Current(sequence, held, fpp)
 
+    def know_brokers(self, brokers: Iterable[int]) -> None:
+        self.tracker.know_brokers(brokers)
+
     def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
-        return [self._names[peer] for peer in self.tracker.stragglers(message.broker, message.ms, now_ms)]
+        origins = {message.broker, UNKNOWN_ORIGIN}
+        peers = {peer for origin in origins for peer in self.tracker.stragglers(origin, message.ms, now_ms)}
+        return [self._names[peer] for peer in sorted(peers)]
 
     def _peer(self, kind: HistoryKind, peer: str) -> int:
         if kind is HistoryKind.DELIVER:
@@ -212,7 +238,7 @@ class KernelBackend:
 
     def _entries(self, filters: list[TrackedFilter]) -> list[HistoryEntry]:
         """Data shared by several histories stays one object; ids are packed once for all of them."""
-        packed = {id(one.data): one.data for one in filters if one.exact}
+        packed = {id(one.data): one.data for one in filters if one.form == FilterEncoding.IDS.value}
         packed = {number: encode_ids(as_ids(data)) for number, data in packed.items()}
         return [self._entry(one, packed.get(id(one.data), one.data)) for one in filters]
 
@@ -224,7 +250,7 @@ class KernelBackend:
             singles=one.singles,
             count=one.ids,
             full=one.full,
-            encoding=FilterEncoding.IDS if one.exact else FilterEncoding.BLOOM,
+            encoding=FilterEncoding(one.form),
             data=data,
             opened_ms=one.opened_ms,
             stored_ms=one.stored_ms,

@@ -1,4 +1,4 @@
-"""Recording strategies: `bloom`, `async` (an exact log) or `none`, behind one interface.
+"""Recording strategies: `runs`, `bloom`, `async` (an exact log) or `none`, behind one interface.
 
 A strategy makes histories; all of them take ids in batches and return what is to be stored (`history.History`).
 
@@ -8,13 +8,15 @@ A strategy makes histories; all of them take ids in batches and return what is t
 []
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Protocol
 
 from tidings.errors import UsageError
-from tidings.tracking.ids import Ids, as_ids
+from tidings.kernel.exact_lists import LineFilter, RunIds, filter_bytes, scattered
+from tidings.tracking.ids import IdArray, Ids, as_ids
 from tidings.tracking.recording.history import (
     BloomHistory,
     BloomSettings,
@@ -31,12 +33,15 @@ from tidings.tracking.recording.log_codec import encode_ids
 
 ID_BYTES = 16
 BLOOM_DEFAULT = BloomSettings()
+RUN_IDS_MAX = 1 << 16
+FILTER_IDS_MIN = 4096  # below it a list of runs is small enough, and exact
 
 
 class Strategy(Protocol):
     @property
     def name(self) -> str: ...
-    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None) -> History: ...
+    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None, seed: int = 0) -> History:
+        """`seed`: of its filters, if it makes any (`history.seed_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,26 @@ class BloomStrategy:
     settings: BloomSettings = field(default_factory=BloomSettings)
     name: str = field(default="bloom", init=False)
 
-    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None) -> History:
-        return BloomHistory(key, self.settings, incarnation, numbers)
+    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None, seed: int = 0) -> History:
+        return BloomHistory(key, self.settings, incarnation, numbers, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStrategy:
+    """Every id, as runs of ids that follow each other; stored as a filter only where that is smaller."""
+
+    skew_ms: int = 250
+    jitter_ms: int = 0
+    capacity: int = RUN_IDS_MAX  # ids of one list
+    name: str = field(default="runs", init=False)
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise UsageError("E_TRACKING_CAPACITY", f"a list's capacity must be at least 1, not {self.capacity}")
+
+    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None, seed: int = 0) -> History:
+        span = TimeRange(self.skew_ms, 0 if key.kind is HistoryKind.PUBLISH else self.jitter_ms)
+        return LogHistory(key, self.capacity, span, incarnation, numbers, partial(smallest, seed=seed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +87,7 @@ class AsyncStrategy:
                 f"a buffer must hold at least one id ({ID_BYTES} bytes), not {self.buffer_bytes} bytes",
             )
 
-    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None) -> History:
+    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None, seed: int = 0) -> History:
         span = TimeRange(self.skew_ms, 0 if key.kind is HistoryKind.PUBLISH else self.jitter_ms)
         return LogHistory(key, self.buffer_bytes // ID_BYTES, span, incarnation, numbers)
 
@@ -73,13 +96,15 @@ class AsyncStrategy:
 class NoStrategy:
     name: str = field(default="none", init=False)
 
-    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None) -> History:
+    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None, seed: int = 0) -> History:
         return NoHistory(key)
 
 
 def strategy(name: str, bloom: BloomSettings = BLOOM_DEFAULT, buffer_bytes: int = 10_000) -> Strategy:
     """By its name in a configuration; skew and jitter of the settings hold for all."""
     match name:
+        case "runs":
+            return RunStrategy(bloom.skew_ms, bloom.jitter_ms)
         case "bloom":
             return BloomStrategy(bloom)
         case "async":
@@ -87,16 +112,35 @@ def strategy(name: str, bloom: BloomSettings = BLOOM_DEFAULT, buffer_bytes: int 
         case "none":
             return NoStrategy()
         case _:
-            raise UsageError("E_TRACKING_STRATEGY", f"unknown strategy {name!r}: use bloom, async or none")
+            raise UsageError("E_TRACKING_STRATEGY", f"unknown strategy {name!r}: use runs, bloom, async or none")
+
+
+def smallest(ids: IdArray, seed: int) -> tuple[FilterEncoding, bytes]:
+    """The smaller one of a run list and, of many ids, a filter."""
+    if len(ids) < FILTER_IDS_MIN:
+        return FilterEncoding.RUNS, RunIds.of(ids).to_bytes()
+    if not scattered(ids) and len(runs := RunIds.of(ids).to_bytes()) <= filter_bytes(len(ids)):
+        return FilterEncoding.RUNS, runs
+    return FilterEncoding.LINES, LineFilter.of(ids, seed).to_bytes()
+
+
+def _packed(ids: IdArray) -> tuple[FilterEncoding, bytes]:
+    return FilterEncoding.IDS, encode_ids(ids)
 
 
 class LogHistory:
     """Ids in a buffer; stored when it is full or on T_p, always all of it."""
 
     def __init__(
-        self, key: Key, capacity: int, span: TimeRange, incarnation: int = 0, numbers: Iterator[int] | None = None
+        self,
+        key: Key,
+        capacity: int,
+        span: TimeRange,
+        incarnation: int = 0,
+        numbers: Iterator[int] | None = None,
+        encode: Callable[[IdArray], tuple[FilterEncoding, bytes]] | None = None,
     ) -> None:
-        self.key = key
+        self.key, self._encode = key, encode or _packed
         self._capacity, self._range, self._incarnation = capacity, span, incarnation
         self._buffer = bytearray()
         self._numbers = count() if numbers is None else numbers
@@ -143,6 +187,7 @@ class LogHistory:
     def _entry(self, now_ms: int) -> HistoryEntry:
         ids = as_ids(bytes(self._buffer))
         assert self._range.opened_ms is not None
+        encoding, data = self._encode(ids)
         return HistoryEntry(
             key=self.key,
             sequence=self.sequence,
@@ -150,8 +195,8 @@ class LogHistory:
             singles=tuple(sorted(self._range.singles)),
             count=len(ids),
             full=len(ids) >= self._capacity,
-            encoding=FilterEncoding.IDS,
-            data=encode_ids(ids),
+            encoding=encoding,
+            data=data,
             opened_ms=self._range.opened_ms,
             stored_ms=now_ms,
             incarnation=self._incarnation,

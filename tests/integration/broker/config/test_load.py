@@ -11,8 +11,10 @@ from tidings.broker.config.network import NetworkTable, PeerTable, peers_of
 from tidings.broker.config.rules import exposed
 from tidings.broker.config.tables import PROTOCOLS, Configuration, LimitsTable
 from tidings.cli.broker import SESSIONS
+from tidings.delivery.policy import Overflow, QueuePolicy
 from tidings.errors import ConfigError
 from tidings.model.constraint import Constraint, Op
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
@@ -47,6 +49,10 @@ WRONG = {
     "[delivery]\ndead_letters = 'a'": "f:2: delivery.dead_letters: not a queue; name a queue: queue:dead-letters",
     "[delivery]\ndead_letters = 'queue:'": "f:2: delivery.dead_letters: a level is empty",
     "[delivery]\nslow_policies = ['drop']": "f:2: delivery.slow_policies[0]: 'drop' is unknown",
+    "[[policies]]\ndestination = 'orders'": "f:2: policies[0].destination: policies apply to queues; give a pattern",
+    "[[policies]]\nmessages_max = 1": "f:1: policies[0].destination: a level is empty, in",
+    "[[policies]]\ndestination='queue:a'\ndead_letters='a'": "f:3: policies[0].dead_letters: not a queue; name a q",
+    "[[policies]]\ndestination='queue:a'\noverflow='drop'": "f:3: policies[0].overflow: 'drop' is unknown",
     "[[access]]\noperations = ['publish']\ndestination = 'a'": "f:1: access[0]: a rule names either a user or a group",
     "[[access]]\nuser = 'a'\ndestination = 'a'": "f:1: access[0]: a rule without operations has no effect",
     "[[access]]\nuser='a'\noperations=['manage']\ndestination='a..b'": "f:4: access[0].destination: a level is empty",
@@ -158,7 +164,14 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 def test_listeners_that_name_no_port_have_that_of_their_protocol() -> None:
     text = "".join(f"[[listeners]]\nprotocol = '{name}'\n" for name in PROTOCOLS)
     found = {one.protocol: one.port for one in parse(text, "f").listeners}
-    assert found == {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672, "mqtt": 1883}
+    assert found == {
+        "native": 7300,
+        "stomp": 61613,
+        "websocket": 61614,
+        "amqp": 5672,
+        "mqtt": 1883,
+        "mqtt-websocket": 8083,
+    }
 
 
 def test_a_console_that_is_not_told_where_is_where_the_metrics_are() -> None:
@@ -209,12 +222,13 @@ def test_without_a_file_the_defaults_are_safe() -> None:
     assert (configuration.metrics.host, configuration.metrics.port) == ("127.0.0.1", 8700)
     assert exposed(configuration) == []
     assert configuration.limits_of() == BrokerLimits()
-    assert configuration.settings() == NodeSettings()
+    assert configuration.settings() == NodeSettings(last_values=True)  # as MQTT asks for
 
 
 def test_every_limit_and_setting_can_be_configured() -> None:
     keys = {one.name for one in fields(LimitsTable)}
-    elsewhere = {"broker_id", "deliveries_max", "dead_letters", "bury_expired", "slow_policies"}
+    elsewhere = {"broker_id", "deliveries_max", "dead_letters", "bury_expired", "slow_policies", "policies"}
+    elsewhere |= {"last_values"}  # where a listener speaks MQTT
     elsewhere |= {"pieces"}  # of the node's own steps: only simulations draw them
     assert {one.name for one in fields(BrokerLimits)} | {one.name for one in fields(NodeSettings)} == keys | elsewhere
 
@@ -224,6 +238,7 @@ def test_what_is_configured_reaches_the_broker(tmp_path: Path) -> None:
     path.write_text(
         "[broker]\nid = 9\ndata = 'd'\n[limits]\nconnections_max = 3\ncredit_max = 5\nlogin_seconds = 2\n"
         "[delivery]\ndead_letters = 'queue:dead'\ndeliveries_max = 2\nslow_policies = ['disconnect']\n"
+        "[[policies]]\ndestination = 'queue:a.>'\nbytes_max = 7\noverflow = 'dead-letter'\ndead_letters = 'queue:b'\n"
     )
     configuration = load(path)
     assert configuration.limits_of() == BrokerLimits(connections_max=3, login_seconds=2.0)
@@ -231,6 +246,8 @@ def test_what_is_configured_reaches_the_broker(tmp_path: Path) -> None:
     assert (settings.broker_id, settings.credit_max, settings.deliveries_max) == (9, 5, 2)
     assert (str(settings.dead_letters), settings.slow_policies) == ("queue:dead", frozenset({"disconnect"}))
     assert configuration.users_file == tmp_path / "d" / "users.toml"
+    pattern, grave = DestinationPattern.parse("queue:a.>"), Destination.parse("queue:b")
+    assert settings.policies == (QueuePolicy(pattern, bytes_max=7, overflow=Overflow.DEAD_LETTER, dead_letters=grave),)
 
 
 def test_a_network_is_configured(tmp_path: Path) -> None:

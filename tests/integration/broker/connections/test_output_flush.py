@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from tidings.broker.connections.connection import ClientConnection, ConnectionServices
 from tidings.broker.connections.output_flush import FLUSH_BYTES, OutputFlush
+from tidings.broker.links.link_batching import LinkBatching
 from tidings.broker.links.link_connection import LinkConnection, LinkTable
 from tidings.broker.tuning.read_moderation import ReadModeration
 from tidings.kernel.forwarder import Forwarder
@@ -36,7 +37,7 @@ class Link(LinkConnection):
     """A link's connection that keeps what is written to it."""
 
     def __init__(self) -> None:
-        super().__init__(cast(LinkTable, SimpleNamespace(gather_ms=0.0)), "to:1")
+        super().__init__(cast(LinkTable, SimpleNamespace(batching=lambda: LinkBatching(0.0))), "to:1")
         self.written = b""
 
     def write(self, data: bytes) -> None:

@@ -31,6 +31,9 @@ def test_the_text_is_what_prometheus_reads() -> None:
             assert set(kinds.values()) == {"counter", "gauge", "histogram"}
             assert 'mailbox="queue:a \\"quoted\\" \\\\ name"' in page.body
             assert 'tidings_mailboxes{kind="private"} 1' in page.body
+            assert re.search(
+                r'^tidings_build_info\{version="[^"]+",python="3[^"]+",broker="tidings"\} 1$', page.body, re.MULTILINE
+            )
 
     run(check())
 
@@ -79,7 +82,9 @@ def test_health_tells_the_state_of_the_store() -> None:
             here.broker.writer.health.error = StoreError("E_STORE_FULL", "no space")
             page = metrics.health()
             assert (page.status, json.loads(page.body)["store"]) == (200, "E_STORE_FULL")
+            assert (metrics.live().status, metrics.ready().status) == (200, 200)
             here.broker.ready = False
             assert metrics.health().status == 503
+            assert (metrics.live().status, metrics.ready().status) == (200, 503)
 
     run(check())

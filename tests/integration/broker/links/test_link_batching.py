@@ -57,3 +57,7 @@ def test_it_recovers_when_publishers_change() -> None:
     link_batching = LinkBatching(LONG_MS)
     closed_loop(link_batching, clients=8, answer_ms=0.5)
     assert share_long(open_loop(link_batching, rate_ms=1.0, writes=400 * TURN_WRITES)) > 0.3
+
+
+def test_switched_off_it_never_waits_long() -> None:
+    assert share_long(open_loop(LinkBatching(LONG_MS, enabled=False), rate_ms=1.0)) == 0.0

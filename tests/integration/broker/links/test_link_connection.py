@@ -5,6 +5,7 @@ from typing import cast
 
 from hardening.support.links import eventually
 
+from tidings.broker.links.link_batching import LinkBatching
 from tidings.broker.links.link_connection import GATHER_BYTES, SEGMENT_BYTES, LinkConnection
 from tidings.broker.links.links import BrokerLinks
 from tidings.model.codec import encode_frame
@@ -35,8 +36,11 @@ class Links:
     """As much of BrokerLinks as a connection asks for."""
 
     def __init__(self, gather_ms: float) -> None:
-        self.gather_ms = gather_ms
+        self._gather_ms = gather_ms
         self.ended: list[str] = []
+
+    def batching(self) -> LinkBatching:
+        return LinkBatching(self._gather_ms)
 
     def lost(self, connection: LinkConnection, reason: str, code: str = "") -> None:
         self.ended.append(reason)

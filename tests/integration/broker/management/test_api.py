@@ -20,8 +20,10 @@ from tidings.broker.security.passwords import Cost
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.security.users import Users, add
 from tidings.client import Subscription, connect
+from tidings.delivery.policy import Overflow, QueuePolicy
 from tidings.errors import ConnectionLostError
 from tidings.model.destination import DestinationPattern
+from tidings.node.inputs import ForgetBroker
 from tidings.node.limits import BrokerLimits
 from tidings.testing.local_broker import Local, local_broker, run
 
@@ -77,7 +79,8 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
 
     async with local_broker(guard=guard, limits=limits) as here:
         broker = here.broker
-        control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, check, reload)
+        guarded, forget = (lambda: broker.login.guard), (lambda router: broker.step(ForgetBroker(router)))
+        control = BrokerControl(broker.view, guarded, broker.end_client, check, reload, forget)
         endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
         port = await endpoint.start("127.0.0.1", 0)
         try:
@@ -105,6 +108,31 @@ def guard(limits: BrokerLimits | None = None) -> UserGuard:
         )
     )
     return UserGuard(users, rules, limits or BrokerLimits())
+
+
+def test_policies_are_shown_with_what_they_did() -> None:
+    policy = QueuePolicy(DestinationPattern.parse("queue:orders.>"), messages_max=1, overflow=Overflow.DROP_OLDEST)
+
+    async def check() -> None:
+        async with api() as asked, await connect(asked.local.url) as client:
+            asked.local.broker.replace_policies((policy,))
+            for body in (b"1", b"2"):
+                await client.publish("queue:orders.eu", body=body, wait=True)
+            listed = (await asked.ask("GET", "/policies")).body
+            assert [(one["destination"], one["messages_max"], one["queues"]) for one in listed["items"]] == [
+                ("queue:orders.>", 1, 1)
+            ]
+            shown = (await asked.ask("GET", "/queues/orders.eu")).body
+            assert (shown["waiting"], shown["policy"]["overflow"], shown["policy"]["overflowed"]) == (
+                1,
+                "drop-oldest",
+                1,
+            )
+            asked.local.broker.replace_policies(())
+            assert (await asked.ask("GET", "/queues/orders.eu")).body["policy"] is None
+            assert (await asked.ask("GET", "/policies")).body == {"total": 0, "items": []}
+
+    run(check())
 
 
 def test_a_queue_from_its_creation_to_its_deletion() -> None:
@@ -209,7 +237,13 @@ def test_configuration_is_checked_and_reloaded() -> None:
     run(check())
 
 
-PATHS = {"{queue}": "orders.a", "{name}": "audit", "{number}": "1", "{id}": "0000000700000001019a3f62547b0000"}
+PATHS = {
+    "{queue}": "orders.a",
+    "{name}": "audit",
+    "{number}": "1",
+    "{router}": "9",
+    "{id}": "0000000700000001019a3f62547b0000",
+}
 BODIES = {"createQueue": {"name": "orders.a"}, "moveMessages": {"target": "orders.b"}}
 QUERIES = {"removeDurable": "?owner=alice/x"}
 OWN_QUEUE = {"createQueue", "deleteQueue", "browseQueue", "purgeQueue", "moveMessages"}

@@ -1,4 +1,4 @@
-"""Naps between small reads, with a clock of their own: when they begin, and when they end."""
+"""Pauses between small reads, in virtual time: when they begin, and when they end."""
 
 from collections.abc import Callable
 
@@ -8,12 +8,14 @@ from tidings.broker.tuning.read_moderation import GATHER_SECONDS, PATIENCE_READS
 class World:
     """Time passes while the broker works and sleeps; a publisher sends meanwhile."""
 
-    def __init__(self, arrivals: Callable[[float], int]) -> None:
+    def __init__(self, arrivals: Callable[[float], int], *, enabled: bool = True) -> None:
         self.now = 0.0
         self.received = 0
         self.slept = 0
         self._arrivals = arrivals  # messages that came in so many seconds
-        self.read_moderation = ReadModeration(lambda: self.received, clock=lambda: self.now, sleep=self._sleep)
+        self.read_moderation = ReadModeration(
+            lambda: self.received, clock=lambda: self.now, sleep=self._sleep, enabled=enabled
+        )
         self._since = 0.0
 
     def _sleep(self, _: float) -> None:
@@ -42,11 +44,11 @@ def steady(per_second: float) -> Callable[[float], int]:
     return arrivals
 
 
-def test_a_fast_publisher_makes_the_broker_nap() -> None:
+def test_a_fast_publisher_makes_the_broker_pause() -> None:
     world = World(steady(50_000))
     for _ in range(10 * PHASE_READS):
         world.read()
-    assert world.read_moderation.napping
+    assert world.read_moderation.active
     assert world.slept > 5 * PHASE_READS
 
 
@@ -65,7 +67,7 @@ def test_a_publisher_that_waits_for_answers_is_hardly_held_up() -> None:
     assert 0 < world.slept < reads / 100
 
 
-def test_nobody_naps_while_others_are_read() -> None:
+def test_no_pauses_while_others_are_read() -> None:
     world = World(steady(50_000))
     for _ in range(10 * PHASE_READS):
         world.read_moderation.pace.reads += 1  # of another connection, in between
@@ -73,10 +75,17 @@ def test_nobody_naps_while_others_are_read() -> None:
     assert not world.slept
 
 
-def test_another_connection_ends_the_nap() -> None:
+def test_another_connection_ends_the_pauses() -> None:
     world = World(steady(50_000))
     for _ in range(4 * PHASE_READS):
         world.read()
-    assert world.read_moderation.napping
+    assert world.read_moderation.active
     world.read(connection=2)
-    assert not world.read_moderation.napping
+    assert not world.read_moderation.active
+
+
+def test_switched_off_it_never_pauses() -> None:
+    world = World(steady(50_000), enabled=False)
+    for _ in range(10 * PHASE_READS):
+        world.read()
+    assert not world.slept

@@ -136,7 +136,7 @@ def test_a_wiped_page(files: Callable[[str], Path], page: int) -> None:
     assert state.damaged
     assert lost == set() or page != 1, "the leaves of the batches are found without their root"
     assert [box.name for box in state.mailboxes] == ["queue:a", "queue:b"]
-    assert path.with_name("store.db.damaged").exists() == any("made anew" in one.reason for one in state.damaged)
+    assert path.with_name("store.db.damaged").exists() == any("created again" in one.reason for one in state.damaged)
 
 
 @pytest.mark.parametrize("locked", [True, False])

@@ -8,7 +8,17 @@ from hypothesis import given
 
 from tidings.errors import UsageError
 from tidings.model.constraint import Op
-from tidings.model.selector.operations import add, divide, multiply, negate, read, relate, subtract
+from tidings.model.selector.operations import (
+    add,
+    divide,
+    divide_whole,
+    multiply,
+    negate,
+    read,
+    relate,
+    remainder,
+    subtract,
+)
 from tidings.model.values import INT_MAX, INT_MIN, Kind, Value, as_kind, kind, readings
 from tidings.testing.strategies import floats, ints, values
 
@@ -42,10 +52,10 @@ def test_what_is_no_value_is_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     ("a", "b", "quotient"),
     [
-        (7, 2, 3),
-        (-7, 2, -3),
-        (7, -2, -3),
-        (-7, -2, 3),
+        (7, 2, 3.5),
+        (-7, 2, -3.5),
+        (6, -2, -3),
+        (2**53 + 1, 1, 2**53 + 1),
         (7, 0, None),
         (0, 0, None),
         (INT_MIN, -1, 2.0**63),
@@ -74,14 +84,50 @@ def test_ints_are_exact_or_the_nearest_float(a: int, b: int) -> None:
 
 @given(ints(), ints())
 def test_division_truncates(a: int, b: int) -> None:
-    found = divide(a, b)
+    found = divide_whole(a, b)
     assert found == (None if b == 0 else math.trunc(Fraction(a, b)))
+
+
+@given(ints(), ints())
+def test_a_quotient_is_exact_where_it_is_whole_and_close_elsewhere(a: int, b: int) -> None:
+    found = divide(a, b)
+    if b == 0:
+        assert found is None
+    elif Fraction(a, b).denominator == 1 and INT_MIN <= a // b <= INT_MAX:
+        assert found == a // b
+        assert type(found) is int
+    else:
+        assert type(found) is float
+        assert math.isclose(found, Fraction(a, b), rel_tol=2**-51)
+
+
+@given(ints(), ints())
+def test_a_remainder_is_what_the_whole_quotient_leaves(a: int, b: int) -> None:
+    found = remainder(a, b)
+    assert found == (None if b == 0 else a - math.trunc(Fraction(a, b)) * b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "rest"),
+    [
+        (7.5, 2, 1.5),
+        (-7.5, 2, -1.5),
+        (7.5, -2, 1.5),
+        (1, 0.0, None),
+        (INFINITY, 2, None),
+        (2.5, INFINITY, 2.5),
+        (5, -INFINITY, 5.0),
+    ],
+)
+def test_remainders_of_floats(a: float, b: float, rest: float | None) -> None:
+    assert remainder(a, b) == rest
+    assert type(remainder(a, b)) is type(rest)
 
 
 @given(values(), values())
 def test_arithmetic_gives_a_number_or_null(a: Value, b: Value) -> None:
     numbers = as_kind(a, Kind.NUMBER) is not None and as_kind(b, Kind.NUMBER) is not None
-    for operation in (add, subtract, multiply, divide):
+    for operation in (add, subtract, multiply, divide, divide_whole, remainder):
         found = operation(a, b)
         assert found is None or (numbers and type(found) in (int, float) and found == found)
         assert operation(a, None) is None

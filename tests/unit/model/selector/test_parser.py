@@ -75,7 +75,17 @@ SYNTAX = [
     ("a = 1 IS NULL", 6, "comparisons do not chain; use parentheses"),
     ("a = NOT b", 4, "NOT needs parentheses around it here"),
     ("a == 1", 3, "expected a value, found '='"),
-    ("a != 1", 2, "'!' cannot stand here"),
+    ("a ! 1", 2, "'!' cannot stand here"),
+    ('a = "x"', 4, "strings are in single quotes: 'text', not \"text\""),
+    ("a. = 1", 1, "'.' cannot stand here"),
+    ("a..b = 1", 1, "'.' cannot stand here"),
+    ("a.5 = 1", 1, "expected an operator, found a number"),
+    ("EXISTS(1)", 7, "expected an identifier, found a number"),
+    ("EXISTS(a", 8, "expected ')', found the end"),
+    ("found(a)", 5, "expected an operator, found '('"),
+    ("a IN (1", 7, "expected ')', found the end"),
+    ("a IS", 4, "expected NULL, found the end"),
+    ("a %", 3, "expected a value, found the end"),
 ]
 
 TYPES = [
@@ -98,9 +108,11 @@ TYPES = [
     ("x LIKE 5", 7, "LIKE needs a string literal"),
     ("x LIKE y", 7, "LIKE needs a string literal"),
     ("x LIKE 'a' ESCAPE 5", 18, "ESCAPE needs a string literal"),
-    ("'a' LIKE 'a'", 0, "LIKE needs an identifier on its left"),
-    ("5 IN (5)", 0, "IN needs an identifier on its left"),
-    ("a + 1 IS NULL", 0, "IS NULL needs an identifier on its left"),
+    ("TRUE = 1", 7, "a boolean is only compared with booleans"),
+    ("1 <> FALSE", 5, "a boolean is only compared with booleans"),
+    ("a + 1 = TRUE", 8, "a boolean is only compared with booleans"),
+    ("(a > 1) = 'x'", 10, "a boolean is only compared with booleans"),
+    ("a % 'x' = 1", 4, "'%' needs a number"),
 ]
 
 LITERALS = [

@@ -44,7 +44,7 @@ def test_a_program_answers_as_its_tree(tree: Expression, having: dict[str, Value
     [
         (b"", "E_CODEC_PROGRAM", 0),
         (b"\x00", "E_CODEC_PROGRAM", 0),
-        (A + b"\x14", "E_CODEC_PROGRAM", 3),
+        (A + b"\x16", "E_CODEC_PROGRAM", 3),
         (A + A, "E_CODEC_PROGRAM", 6),
         (bytes((Code.NOT,)), "E_CODEC_PROGRAM", 0),
         (A + bytes((Code.AND,)), "E_CODEC_PROGRAM", 3),

@@ -15,7 +15,7 @@ from tidings.node.clients.event_type_registry import EventTypeRegistry
 from tidings.node.clients.event_type_requests import EventTypeRequests
 from tidings.node.clients.session import Connection
 from tidings.node.mailboxes.backpressure import Backpressure
-from tidings.node.requests import AdvertiseType, Done, Failed
+from tidings.node.requests import AdvertiseType, Done, Failed, UnadvertiseType
 from tidings.routing.scheme import Then
 
 Chain = tuple[EventType, ...]
@@ -44,6 +44,9 @@ class Book:
     def unadvertise(self, name: str) -> None:
         self.advertised -= 1
 
+    def take_changed(self) -> set[str]:
+        return {"T"}
+
 
 class Answers:
     def __init__(self) -> None:
@@ -58,6 +61,19 @@ class Quiet:
     def release(self, reason: object) -> None: ...
 
 
+class Plane:
+    """What the plane lets through: topics, and the forms of their types."""
+
+    def __init__(self) -> None:
+        self.forms: dict[str, Any] = {}
+
+    def advertise_event(self, connection: int, topic: str, type: str, attributes: Any) -> None:
+        self.forms[topic] = (type, attributes)
+
+    def withdraw_event(self, connection: int, topic: str) -> None:
+        del self.forms[topic]
+
+
 class Rights:
     name = "alice"
 
@@ -70,9 +86,12 @@ class Rights:
 
 class Setting:
     def __init__(self, forbidden: str = "") -> None:
-        self.book, self.box = Book(), Answers()
+        self.book, self.box, self.plane = Book(), Answers(), Plane()
         self.request_handler = EventTypeRequests(
-            cast(EventTypeRegistry, self.book), cast(AnswerBatch, self.box), cast(Backpressure, Quiet())
+            cast(EventTypeRegistry, self.book),
+            cast(AnswerBatch, self.box),
+            cast(Backpressure, Quiet()),
+            cast(Any, self.plane),
         )
         self.client = Connection(1, cast(Any, Rights(forbidden)), "c")
 
@@ -80,9 +99,9 @@ class Setting:
         self.request_handler.carry_out(self.client, AdvertiseType(1, "T"))
         return self.box.answers.pop()
 
-    def check(self, chain: tuple[EventType, ...], value: Value) -> None:
+    def check(self, chain: tuple[EventType, ...], value: Value, type: str | None = "T") -> None:
         topic = Destination(topic_of(tuple(one.name for one in chain)))
-        self.request_handler.check(self.client, encode_message(Message(topic, {"a": value})))
+        self.request_handler.check(self.client, encode_message(Message(topic, {"a": value}, type=type)))
 
 
 def test_an_advertisement_is_of_the_form_that_was_answered_last() -> None:
@@ -123,3 +142,33 @@ def test_who_advertises_again_has_one_advertisement_of_the_new_form() -> None:
     assert one.book.advertised == 1
     one.request_handler.lost(one.client)
     assert one.book.advertised == 0
+
+
+def test_an_event_names_its_type_in_jmstype() -> None:
+    one = Setting()
+    one.advertise()
+    for wrong in (None, "P"):
+        with pytest.raises(
+            EventTypeError, match="E_EVENT_TYPE: JMSType of an event of type 'T' must be the type's name"
+        ):
+            one.check(OLD, 1, wrong)
+
+
+def test_the_plane_lets_events_through_while_their_type_has_the_form_that_was_advertised() -> None:
+    one = Setting()
+    one.advertise()
+    assert one.plane.forms == {"@type.T.event": ("T", [("a", 1, False)])}
+    one.request_handler.settle()
+    assert list(one.plane.forms) == ["@type.T.event"]
+    one.book.form = one.book.later = NEW
+    one.request_handler.settle()
+    assert one.plane.forms == {}
+    one.advertise()
+    assert one.plane.forms == {"@type.P.T.event": ("T", [("a", 3, False)])}
+    one.request_handler.carry_out(one.client, UnadvertiseType(2, "T"))
+    assert one.plane.forms == {}
+    one.advertise()
+    one.request_handler.lost(one.client)
+    one.book.form = OLD
+    one.request_handler.settle()  # its connection is closed: nothing is to be withdrawn
+    assert list(one.plane.forms) == ["@type.P.T.event"]

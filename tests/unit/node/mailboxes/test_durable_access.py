@@ -6,6 +6,8 @@ import pytest
 from hardening.support.node_driver import DrivenClient, NodeDriver
 
 from tidings.delivery.store import MailboxAdded, MemoryStore
+from tidings.model.selector import Selector
+from tidings.node.clients import subscription_plan
 from tidings.node.requests import Done, Failed
 
 
@@ -48,6 +50,32 @@ def take(driver: NodeDriver, user: User, durable: dict[str, str], selector: str 
     client.ack(*got)
     client.leave()
     return [one.body for one in got]
+
+
+@pytest.mark.parametrize("durable", [OWN, SHARED])
+@pytest.mark.parametrize("user", [FREE, EU])
+def test_what_version_1_of_the_language_stored_keeps_its_meaning_until_it_is_asked_for_again(
+    durable: dict[str, str], user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Former(Selector):
+        def __init__(self, text: str, version: int = 1) -> None:
+            super().__init__(text, version)
+
+    def publish_sizes(*sizes: int) -> None:
+        writer = driver.connect()
+        for size in sizes:
+            writer.publish(driver.message("news", b"%d" % size, {"region": "EU", "size": size}))
+        writer.leave()
+
+    driver, half = NodeDriver(), "size / 2 = 2"
+    with monkeypatch.context() as patch:
+        patch.setattr(subscription_plan, "Selector", Former)
+        assert take(driver, user, durable, half) == []
+    driver.crash()
+    publish_sizes(4, 5, 6)
+    assert take(driver, user, durable, half) == [b"4", b"5"], "the fraction was dropped when it was stored"
+    publish_sizes(4, 5, 6)
+    assert take(driver, user, durable, half) == [b"4"]
 
 
 @pytest.mark.parametrize("durable", [OWN, SHARED])

@@ -1,10 +1,15 @@
-"""Ids that were taken are remembered, or not taken for new, whatever is refused and whenever a broker restarts."""
+"""Copies that were taken are recognised, or not taken for new, whatever is refused and whenever a broker restarts."""
 
 from random import Random
 
 import pytest
+from hardening.support.transit_bench import Bench, message
 
+from tidings.delivery.mailbox import Mailbox, Tries
+from tidings.delivery.store import Note
+from tidings.errors import StoreError
 from tidings.model.message_id import MessageId
+from tidings.node.completions import Offer
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.network.relay_marks import RelayMarks
 
@@ -65,3 +70,96 @@ def test_what_was_taken_is_never_taken_for_new(seed: int) -> None:
             seen = RelayDedup(slots=3, slot_ids=2)
             seen.recover(disk)
         assert not [one for one in taken if one not in seen and seen.prove_new(one)]
+
+
+# --- with store-and-forward ---------------------------------------------------------------------------------------
+
+
+def test_delivered_here_once_also_after_a_restart() -> None:
+    bench = Bench()
+    bench.relay(1, [1], message(7))
+    assert bench.relays.told == []
+    bench.turn()
+    bench.relay(2, [1], message(7))
+    bench.turn()
+    assert (bench.relays.told, bench.store_and_forward.duplicates) == ([(1, "taken"), (2, "taken")], 1)
+    again = Bench(bench.store)
+    again.relay(3, [1], message(7))
+    again.turn()
+    assert (again.relays.told, again.store_and_forward.duplicates) == ([(3, "taken")], 1)
+    assert any(isinstance(record, Note) for record in bench.records)
+
+
+def test_what_may_have_been_taken_long_ago_is_delivered_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, given = Bench(dedup=RelayDedup(slots=2, slot_ids=2)), list[tuple[int, int]]()
+    prepare = bench.service.prepare
+
+    def noting(message: bytes, mailboxes: list[Mailbox], expires_ms: int, tries: Tries) -> Offer:
+        given.append((int.from_bytes(message[18:20]), tries.given))
+        return prepare(message, mailboxes, expires_ms, tries=tries)
+
+    monkeypatch.setattr(bench.service, "prepare", noting)
+    for tag, counter in enumerate([1, 3, 4, 5, 6, 7, 6, 1, 2, 8]):
+        bench.relay(tag, [1], message(counter))
+        bench.turn()
+    # 6 is known, 1 came again long after, 2 is new and nobody can tell
+    assert given == [(1, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (1, 1), (2, 1), (8, 0)]
+
+
+def small(ranges_max: int = 1024) -> RelayDedup:
+    return RelayDedup(slots=2, slot_ids=1, ranges_max=ranges_max)
+
+
+def test_a_copy_is_recognised_by_its_number_when_its_id_is_long_forgotten() -> None:
+    bench = Bench(dedup=small())
+    for number in range(1, 21):
+        bench.relay(number, [1], message(number), number=number)
+        bench.turn()
+    again = Bench(bench.store, dedup=small())
+    for number in range(1, 21):
+        again.relay(number, [1, 3], message(number), number=number)
+    again.turn()
+    assert again.store_and_forward.duplicates == 20
+    assert again.relays.told == [(number, "taken") for number in range(1, 21)]
+    assert len(again.store_and_forward) == 20  # what is for others goes on
+
+
+def test_late_copies_with_new_numbers_are_delivered_without_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, given = Bench(dedup=small()), list[int]()
+    prepare = bench.service.prepare
+
+    def noting(message: bytes, mailboxes: list[Mailbox], expires_ms: int, tries: Tries) -> Offer:
+        given.append(tries.given)
+        return prepare(message, mailboxes, expires_ms, tries=tries)
+
+    monkeypatch.setattr(bench.service, "prepare", noting)
+    for number in (1, 3, 4, 5, 6, 2):
+        bench.relay(number, [1], message(number), number=number)
+        bench.turn()
+    assert given == [0] * 6
+    bench.relay(7, [1], message(1), number=7, repeated=True)  # the publisher sends it again, at another broker
+    bench.turn()
+    assert given == [0] * 6 + [1]
+
+
+@pytest.mark.parametrize("message_id", [7, 8])
+def test_a_number_that_was_refused_is_not_taken(message_id: int) -> None:
+    bench = Bench(dedup=small())
+    bench.relay(1, [1], message(7), number=1)
+    bench.turn(error=StoreError("E_STORE_FULL", "no room"))
+    bench.relay(2, [1], message(message_id), number=1)
+    bench.turn()
+    assert bench.store_and_forward.duplicates == 0
+    assert bench.relays.told == [(1, "E_STORE_FULL"), (2, "taken")]
+
+
+def test_a_repetition_under_another_number_leaves_no_gap() -> None:
+    bench = Bench()
+    bench.relay(1, [1], message(7), number=1)
+    bench.turn()
+    bench.relay(2, [1], message(7), number=2, repeated=True)
+    bench.relay(3, [1], message(8), number=3)
+    bench.turn()
+    bench.relay(4, [1], message(9), number=2)
+    bench.turn()
+    assert bench.store_and_forward.duplicates == 2

@@ -19,8 +19,9 @@ from tidings.node.effects import Persist
 from tidings.node.mailboxes.backpressure import Backpressure
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.network.copy_numbers import CopyNumbers, decode_item
 from tidings.node.network.relay_inbox import RelayInbox
-from tidings.node.network.store_and_forward import StoreAndForward, decode_item
+from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.settings import NodeSettings
 
 FULL = StoreError("E_STORE_FULL", "no room")
@@ -50,11 +51,11 @@ class Receiver:
         self.acks: list[int] = []
         unused: Any = None
         network: Any = SimpleNamespace(store_and_forward=store_and_forward, relay_inbox=self.relay_inbox)
-        self.completer = Completer(self.journal, outbox, service, unused, unused, unused, network)
+        self.completer = Completer(self.journal, outbox, service, unused, unused, unused, unused, network)
 
     def arrive(self, *tags: int) -> None:
         for tag in tags:
-            self.relay_inbox.relayed(0, LINK, Copy(5, tag, [ROUTER], 0, message(tag)))
+            self.relay_inbox.relayed(0, LINK, Copy(5, tag, CopyNumbers(2, 0, False, {ROUTER: tag}), 0, message(tag)))
 
     def turn(self, error: TidingsError | None = None) -> None:
         """As a node does: what was gathered is written, what is stored acknowledged, what waits perhaps tried again."""

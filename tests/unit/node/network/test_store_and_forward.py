@@ -1,119 +1,11 @@
 """Store-and-forward of persistent messages, by itself: a plane that records, a journal that is flushed by hand."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
+from hardening.support.transit_bench import Bench, message
 
-from tidings.delivery.mailbox import Mailbox, Tries
-from tidings.delivery.store import Acked, MemoryStore, Note, Record, Stored
-from tidings.errors import CodecError, StoreError, TidingsError
-from tidings.kernel.codec import encode_message
-from tidings.kernel.forwarder import Forwarder
-from tidings.model.destination import Destination
-from tidings.model.message import Message
-from tidings.model.message_id import MessageId
-from tidings.node.clients.answer_batch import AnswerBatch
-from tidings.node.completer import Completer
-from tidings.node.completions import Copy, Offer, TakeRelay
-from tidings.node.mailboxes.backpressure import Backpressure
-from tidings.node.mailboxes.journal import Journal
-from tidings.node.mailboxes.mailbox_service import MailboxService
-from tidings.node.network.relay_dedup import RelayDedup
-from tidings.node.network.store_and_forward import StoreAndForward, decode_item, encode_item
-from tidings.node.settings import NodeSettings
-
-
-class Plane(Forwarder):
-    """A kernel forwarder whose links only record."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent: list[tuple[int, list[int], int, int, bytes]] = []
-        self.full: set[int] = set()
-        self.relay = self._relay  # type: ignore[assignment]
-
-    def _relay(self, neighbour: int, routers: list[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool:
-        if neighbour not in self.full:
-            self.sent.append((neighbour, routers, hops, tag, message))
-        return neighbour not in self.full
-
-    def take_sent(self) -> list[tuple[int, list[int]]]:
-        sent, self.sent = self.sent, []
-        return [(neighbour, routers) for neighbour, routers, *_ in sent]
-
-
-def message(counter: int, size: int = 10, expiration_ms: int | None = None) -> bytes:
-    id = MessageId(1, 1, 1, counter)
-    return encode_message(
-        Message(Destination("t"), {}, bytes(size), id=id, persistent=True, expiration_ms=expiration_ms)
-    )
-
-
-class Relays:
-    """Notes what becomes of copies."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[int, str]] = []
-
-    def complete(self, relay: TakeRelay, error: TidingsError | None) -> bool:
-        self.told.append((relay.copy.tag, "taken" if error is None else error.code))
-        return False
-
-
-class Bench:
-    def __init__(self, store: MemoryStore | None = None, **options: int) -> None:
-        self.plane, self.journal = Plane(), Journal()
-        outbox = AnswerBatch()
-        unused: Any = None
-        self.service = MailboxService(self.plane, self.journal, Backpressure(self.plane), NodeSettings(), outbox)
-        self.store_and_forward, self.relays = (
-            StoreAndForward(self.plane, self.journal, self.service, 1, **options),
-            Relays(),
-        )
-        network: Any = SimpleNamespace(store_and_forward=self.store_and_forward, relay_inbox=self.relays)
-        self.completer = Completer(self.journal, outbox, self.service, unused, unused, unused, network)
-        self.store = store or MemoryStore()
-        recovered = self.store.recover()
-        self.service.recover(recovered)
-        self.store_and_forward.recover(recovered)
-        self.records: list[Record] = []
-        self.reads = True  # the store brings what is wanted
-        self.turn()
-
-    def turn(self, now_ms: int = 0, error: TidingsError | None = None) -> None:
-        self.store_and_forward.pump(now_ms)
-        while flushed := self.completer.flush():
-            (persist,) = flushed
-            if error is None:
-                self.store.append(persist.records)
-                self.records += persist.records
-            self.completer.finished(persist.ticket, error)
-        self.store_and_forward.pump(now_ms)
-        if self.reads and (wanted := self.store_and_forward.wanted()):
-            self.store_and_forward.loaded(dict(zip(wanted, self.store.read(wanted), strict=True)))
-            self.store_and_forward.pump(now_ms)
-
-    def relay(self, tag: int, routers: list[int], message: bytes, hops: int = 5) -> None:
-        copy = Copy(hops, tag, routers, 0, message)
-        self.store_and_forward.relayed(0, hops, routers, 0, message, TakeRelay(9, 1, tag, copy))
-
-    def restarted(self, **options: int) -> "Bench":
-        """Its store, in a process that reads nothing yet; there is a way to router 3."""
-        again = Bench(MemoryStore(), **options)
-        again.store, again.reads = self.store, False
-        again.service.recover(self.store.recover())
-        again.store_and_forward.recover(self.store.recover())
-        again.store_and_forward.routed({3: 2})
-        again.store_and_forward.link_up(2)
-        return again
-
-    def counters(self) -> list[int]:
-        """Of the messages that were sent."""
-        return [int.from_bytes(sent[4][18:20]) for sent in self.plane.sent]
-
-    def waiting(self) -> int:
-        return sum(map(len, self.store.recover().waiting.values()))
+from tidings.delivery.store import Acked, Stored
+from tidings.errors import StoreError
+from tidings.node.network.copy_numbers import CopyNumbers
 
 
 def test_stored_then_sent_then_forgotten_when_taken() -> None:
@@ -203,21 +95,6 @@ def test_what_memory_has_no_room_for_comes_from_the_store() -> None:
     assert [sent[4] for sent in bench.plane.sent] == [message(counter, 60) for counter in range(6)]
 
 
-def test_delivered_here_once_also_after_a_restart() -> None:
-    bench = Bench()
-    bench.relay(1, [1], message(7))
-    assert bench.relays.told == []
-    bench.turn()
-    bench.relay(2, [1], message(7))
-    bench.turn()
-    assert (bench.relays.told, bench.store_and_forward.duplicates) == ([(1, "taken"), (2, "taken")], 1)
-    again = Bench(bench.store)
-    again.relay(3, [1], message(7))
-    again.turn()
-    assert (again.relays.told, again.store_and_forward.duplicates) == ([(3, "taken")], 1)
-    assert any(isinstance(record, Note) for record in bench.records)
-
-
 def test_what_cannot_be_stored_is_not_acknowledged_and_may_come_again() -> None:
     bench = Bench()
     for tag in (1, 2):
@@ -260,12 +137,6 @@ def test_too_late_is_too_late() -> None:
     assert (bench.plane.sent, bench.store_and_forward.expired) == ([], 1)
     bench.turn(150)
     assert bench.waiting() == 0
-
-
-def test_items_as_bytes() -> None:
-    assert decode_item(encode_item(message(1), {70000, 2})) == (message(1), [2, 70000])
-    with pytest.raises(CodecError, match="E_TRANSIT_VERSION"):
-        decode_item(b"\x02\0\0\0\0")
 
 
 @pytest.mark.parametrize("error", [None, StoreError("E_STORE_FULL", "no room")])
@@ -355,23 +226,6 @@ def test_of_many_that_wait_some_are_looked_at_in_each_tick(monkeypatch: pytest.M
         bench.store_and_forward.expire(1000)
         left.append(len(bench.store_and_forward))
     assert left == [3, 1, 0]
-
-
-def test_what_may_have_been_taken_long_ago_is_delivered_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, given = Bench(), list[tuple[int, int]]()
-    monkeypatch.setattr(bench.store_and_forward, "_seen", RelayDedup(slots=2, slot_ids=2))
-    prepare = bench.service.prepare
-
-    def noting(message: bytes, mailboxes: list[Mailbox], expires_ms: int, tries: Tries) -> Offer:
-        given.append((int.from_bytes(message[18:20]), tries.given))
-        return prepare(message, mailboxes, expires_ms, tries=tries)
-
-    monkeypatch.setattr(bench.service, "prepare", noting)
-    for tag, counter in enumerate([1, 3, 4, 5, 6, 7, 6, 1, 2, 8]):
-        bench.relay(tag, [1], message(counter))
-        bench.turn()
-    # 6 is known, 1 came again long after, 2 is new and nobody can tell
-    assert given == [(1, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (1, 1), (2, 1), (8, 0)]
 
 
 def with_backlog(count: int, expiration_ms: int | None = None) -> Bench:
@@ -474,3 +328,24 @@ def test_what_comes_back_from_a_lost_link_goes_before_what_is_newer() -> None:
     bench.store_and_forward.link_up(2)
     bench.turn()
     assert bench.counters() == [1, 2, 3, 4, 5]
+
+
+def test_copies_keep_their_numbers_on_the_way_and_through_restarts() -> None:
+    bench = Bench()
+    bench.store_and_forward.numbering.begin(5)
+    bench.store_and_forward.accept(message(1), [3, 4], 0)
+    bench.store_and_forward.accept(message(2), [3], 0, repeated=True)
+    bench.relay(1, [1, 3], message(3), number=17)
+    bench.turn()
+    again = bench.restarted()
+    again.reads = True
+    again.store_and_forward.numbering.begin(6)
+    again.store_and_forward.accept(message(4), [3], 0)
+    for _ in range(2):
+        again.turn()
+    assert again.plane.numbers == [
+        CopyNumbers(1, 5, False, {3: 1}),
+        CopyNumbers(1, 5, True, {3: 2}),
+        CopyNumbers(2, 1 << 16, False, {3: 17}),
+        CopyNumbers(1, 6, False, {3: 1}),
+    ]

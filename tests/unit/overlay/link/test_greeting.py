@@ -17,7 +17,7 @@ def test_who_fits() -> None:
 @pytest.mark.parametrize(
     ("changed", "code", "says"),
     [
-        ({"version": 2}, "E_LINK_VERSION", "link version 2"),
+        ({"version": 1}, "E_LINK_VERSION", "link version 1"),
         ({"network": "other"}, "E_LINK_NETWORK", "'other'"),
         ({"router": 1}, "E_LINK_SELF", "itself"),
         ({"router": 3}, "E_LINK_IDENTITY", "broker 3 answered where 2"),

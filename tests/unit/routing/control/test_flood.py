@@ -186,6 +186,28 @@ def test_what_someone_else_said_in_our_name_is_reported_and_overruled_at_once() 
     assert Deliver(TOPIC, 1, True, b"mine") in b.receive(2.0, 1, said[0])
 
 
+def test_of_two_with_one_number_the_newcomer_knows_that_it_is_one() -> None:
+    graph = Graph()
+    graph.add(1, 2)
+    net = Net(graph, Random(1), loss=0.0)
+    net.do(1, net.floods[1].publish(0.0, TOPIC, b"was here before"))
+    net.run(until=50)
+    newcomer = Flood(1, incarnation=1_000_000)
+    newcomer.link_up(net.now, 2)
+    assert not newcomer.contested_until > net.now
+    own = FloodItem(TOPIC, 1, Version(1_000_000, 1), 90_000, True, b"newcomer")
+    answers = net.floods[1].receive(net.now, 2, own)
+    [overruled] = {
+        effect.message.version
+        for effect in answers
+        if isinstance(effect, Send) and isinstance(effect.message, FloodItem)
+    }
+    assert overruled > own.version
+    newcomer.receive(net.now, 2, FloodItem(TOPIC, 1, overruled, 90_000, True, b"was here before"))
+    assert newcomer.contested_until > net.now
+    assert not net.floods[1].contested_until > net.now
+
+
 def test_after_it_overruled_a_router_goes_on_by_differences() -> None:
     net = Net(barabasi_albert(3, Random(1)), Random(1), 0.0)
     net.do(1, net.floods[1].publish(0.0, TOPIC, b"mine"))

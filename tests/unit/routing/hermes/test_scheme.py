@@ -40,7 +40,7 @@ class Nowhere:
 def scheme(*, ready: list[bool] | None = None) -> HermesScheme:
     bdrp = Bdrp(Flood(1, incarnation=1), InterestEncoding(), Nowhere())
     machine = Hermes(1, hash, lambda key: UP, HermesOptions(settle_ms=0))
-    made = HermesScheme(bdrp, machine, lambda: ready is None or ready[0], lambda neighbour: True)
+    made = HermesScheme(bdrp, machine, lambda: ready is None or ready[0])
     made.start(0.0)
     made.tick(0.0)
     return made
@@ -86,6 +86,23 @@ def test_a_subscription_to_topics_of_a_type_is_one_to_the_type() -> None:
     assert len(made.local_rows()) == 1  # other topics are B-DRP's
 
 
+def test_interests_of_mailboxes_are_told_by_bdrp_too_as_long_as_there_are_any() -> None:
+    made, predicate = scheme(), wanted(("Trade",), DEAR)
+    made.lasting(1, predicate, on=True)
+    made.lasting(1, predicate, on=True)
+    rows = made.local_rows()
+    assert len(rows) == 1
+    made.lasting(2, predicate, on=False)
+    assert made.local_rows() == rows
+    made.lasting(2, predicate, on=False)
+    assert made.local_rows() == set()
+    other = Predicate.of(DestinationPattern.parse("ticks.>").constraint)
+    made.subscribe(3, other)
+    assert made.lasting(3, other, on=True) == []
+    made.unsubscribe(4, other)
+    assert made.local_rows() == set()
+
+
 def test_what_nobody_answers_is_tried_again_unless_it_is_taken_back() -> None:
     made = scheme()
     predicate = wanted(("Trade",), Predicate.always())
@@ -114,15 +131,22 @@ def test_requests_wait_until_the_broker_is_in_the_network_but_not_for_ever() -> 
     assert [error and error.code for error in errors] == ["E_TYPE_UNREACHABLE"]
 
 
-def test_an_event_is_handed_over_once_however_often_it_comes() -> None:
-    made = scheme()
+def test_a_persistent_event_is_handed_over_once_however_often_it_comes() -> None:
+    made, message = scheme(), event(20, persistent=True)
     for path, filter in ((("Trade",), Predicate.always()), (("Trade",), DEAR)):
         for token, _, _ in asked(made.subscribe(1, wanted(path, filter))):
             made.answered(1, token, encode(TypeAnswer((TRADE,))))
-    effects = made.learn(2, from_neighbour(event(20)))
-    assert [one for one in effects if isinstance(one, HandOver)] == [HandOver(event(20), b"", "Trade")]
-    assert Passed(event(20)[4:20]) in effects
-    assert not any(isinstance(one, HandOver) for one in made.learn(3, from_neighbour(event(20))))
+    tag = message[4:20]
+    effects = made.learn(2, from_neighbour(message, tag))
+    assert [one for one in effects if isinstance(one, HandOver)] == [HandOver(message, tag, "Trade")]
+    assert Passed(tag) in effects
+    assert not any(isinstance(one, HandOver) for one in made.learn(3, from_neighbour(message, tag)))
+
+
+def test_an_event_that_is_not_persistent_does_not_come_this_way() -> None:
+    (_, report) = scheme().learn(1, from_neighbour(event(20)))
+    assert isinstance(report, Report)
+    assert report.code == "E_SCHEME_MESSAGE"
 
 
 def wanting_trades() -> HermesScheme:

@@ -121,13 +121,50 @@ def test_the_order_of_answers_does_not_matter(seed: int, size: int, share: float
     assert all(hops[b].opaque for b in hops.keys() & down)
 
 
-def test_an_origin_that_denies_ends_the_search() -> None:
-    search = PathSearch(MessageId(7, 1, 1000))
+def test_an_origin_that_denies_is_not_believed_before_all_have_denied() -> None:
+    search = PathSearch(MessageId(7, 1, 1000), {4: (5,)})
     search.start()
-    assert search.answered(TraceAnswer(1, TraceVerdict.ABSENT, 0.0, (2, 3))) == []
+    asked = search.answered(TraceAnswer(1, TraceVerdict.ABSENT, 0.0, (2, 3)))
+    assert sorted(ask.broker for ask in asked) == [2, 3, 4, 5]
+    for ask in asked:
+        assert search.answered(TraceAnswer(ask.broker, TraceVerdict.ABSENT)) == []
     path = search.report()
-    assert (path.confirmed, path.asked) == (False, 1)
+    assert (path.confirmed, path.asked, path.entered) == (False, 5, ())
     assert [hop.broker for hop in path.hops] == [1]
+
+
+@pytest.mark.parametrize("verdict", [TraceVerdict.ABSENT, TraceVerdict.UNKNOWN])
+def test_a_message_whose_publisher_moved_is_found_where_it_entered(verdict: TraceVerdict) -> None:
+    """Its id names broker 1. It was published at 5, and went on to 6; 4 claims it falsely."""
+    message = MessageId(7, 1, 1000)
+    links = {1: (2,), 2: (1, 3, 5), 3: (2, 4), 4: (3,), 5: (2, 6), 6: (5,)}
+    held = {
+        5: TraceAnswer(5, TraceVerdict.HELD, 1e-5, links[5], entered=True),
+        6: TraceAnswer(6, TraceVerdict.HELD, 1e-5, links[6], subscribers=(Statement("audit", 1e-5),)),
+        4: TraceAnswer(4, TraceVerdict.HELD, 1e-5, links[4]),
+        1: TraceAnswer(1, verdict, 0.0, links[1], publisher="user 'ann'"),
+    }
+    search = PathSearch(message, links)
+    asked = search.start()
+    while asked:
+        broker = asked.pop().broker
+        asked += search.answered(held.get(broker, TraceAnswer(broker, TraceVerdict.ABSENT, 0.0, links[broker])))
+    path = search.report()
+    assert (path.confirmed, path.entered, path.publisher) == (True, (5,), "user 'ann'")
+    assert [(hop.broker, hop.sender) for hop in path.hops if not hop.opaque] == [(5, None), (6, 5)]
+    assert [one.peer for _, one in path.subscribers] == ["audit"]
+    assert [hop.broker for hop in path.false_positives] == [4]
+
+
+def test_an_origin_that_claims_by_mistake_is_suspect_once_all_were_asked() -> None:
+    for probability, everywhere in ((1e-2, True), (0.0, True), (1e-2, False)):
+        search = PathSearch(MessageId(7, 1, 1000), {1: (2,)}, everywhere=everywhere)
+        asked = search.start()
+        while asked:
+            broker = asked.pop().broker
+            claim = TraceAnswer(1, TraceVerdict.HELD, probability, (2,), entered=True)
+            asked += search.answered(claim if broker == 1 else TraceAnswer(2, TraceVerdict.ABSENT, 0.0, (1,)))
+        assert [hop.suspect for hop in search.report().hops] == [probability > 0 and everywhere]
 
 
 def test_lost_records_are_gone_through() -> None:

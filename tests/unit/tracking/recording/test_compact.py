@@ -1,5 +1,7 @@
 """Compaction: nothing is lost, no filter overfull, matching sets no larger."""
 
+from itertools import count
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,16 +11,19 @@ from tidings.tracking.recording.compact import compact
 from tidings.tracking.recording.history import (
     BloomHistory,
     BloomSettings,
+    FilterEncoding,
     HistoryEntry,
     HistoryKind,
     Key,
     Mode,
     matching_set,
     newest,
+    seed_of,
 )
-from tidings.tracking.recording.strategies import AsyncStrategy
+from tidings.tracking.recording.strategies import AsyncStrategy, RunStrategy
 
 CAPACITY = 10
+BROKER_SEED = seed_of(5, HistoryKind.PUBLISH)
 steps = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8), st.booleans()), max_size=20)
 
 
@@ -74,9 +79,9 @@ def test_filters_of_other_shapes_stay_apart() -> None:
 def filled(key: Key, bits: int, capacity: int, counts: list[int], hashes: int = 8) -> list[HistoryEntry]:
     """Filters of so many ids each, one after the other in time."""
     settings, made, now = BloomSettings(capacity, bits, hashes, mode=Mode.ROTATE), [], 1000
-    for incarnation, count in enumerate(counts):
+    for incarnation, size in enumerate(counts):
         history = BloomHistory(key, settings, incarnation)
-        ids = id_array(*(MessageId(7, 1, now + i) for i in range(count)))
+        ids = id_array(*(MessageId(7, 1, now + i) for i in range(size)))
         made += [*history.add(ids, now), *history.close(now)]
         now += 1000
     return made
@@ -100,3 +105,53 @@ def test_what_a_filter_takes_is_known_for_the_usual_number_of_hashes_only() -> N
     other = filled(key, 640, 10, [3, 4])
     assert [entry.count for entry in compact(other)] == [3, 4]
     assert [entry.count for entry in compact(other, 10)] == [7]
+
+
+@given(steps, st.integers(0, 2))
+def test_run_lists_of_a_process_become_one(made: list[tuple[int, int, bool]], restarts: int) -> None:
+    entries, ids, now, counter = [], [], 1000, 0
+    keys = Key(HistoryKind.ROUTE, 2), Key(HistoryKind.DELIVER, 2, "audit")
+    for incarnation in range(restarts + 1):
+        histories = [RunStrategy(6, 3, CAPACITY).open(key, incarnation) for key in keys]
+        for gap, size, persist in made:
+            now += gap
+            batch = [bytes(MessageId(7, 2, now + number % 13 - 6, counter + number)) for number in range(size)]
+            counter += size
+            ids += batch
+            for history in histories:
+                entries += history.add(b"".join(batch), now)
+                entries += history.persist(now) if persist else []
+        for history in histories:
+            entries += history.close(now)
+    merged = compact(entries, broker=5)
+    assert len(merged) <= len(keys) * (restarts + 1)
+    assert len({entry.data for entry in merged}) <= restarts + 1  # both histories took the same
+    assert sum(entry.count for entry in merged) == len(keys) * len(ids)
+    assert compact(merged, broker=5) == merged
+    stored = {(one.incarnation, one.key): one.stored_ms for one in entries}
+    assert {(one.incarnation, one.key): one.stored_ms for one in merged} == stored
+    for key in keys:
+        for one in ids:
+            moment = MessageId.from_bytes(one).ms
+            own = [entry for entry in matching_set(merged, moment) if entry.key == key]
+            assert any(entry.opened().contains(one)[0] for entry in own)
+
+
+def test_run_lists_that_are_larger_than_a_filter_become_one() -> None:
+    key = Key(HistoryKind.PUBLISH, 5)
+    entries, sent = [], []
+    for second in range(8):
+        ids = [
+            bytes(MessageId((second * 1000 + number) * 2_654_435_761 % 2**32, 5, 1000 + second))
+            for number in range(1000)
+        ]
+        sent += ids
+        history = RunStrategy().open(key, 1, count(second))
+        history.add(b"".join(ids), 1000 + second)
+        entries += history.close(1000 + second)
+    merged = compact(entries, broker=5)
+    lines = [entry for entry in merged if entry.encoding is FilterEncoding.LINES]
+    assert lines
+    assert all(entry.opened().seed == BROKER_SEED for entry in lines)  # type: ignore[attr-defined]
+    for one in sent:
+        assert any(entry.opened().contains(one)[0] for entry in matching_set(merged, MessageId.from_bytes(one).ms))

@@ -121,7 +121,7 @@ def stored(effects: list[Effect]) -> list[StoreEntries]:
     return [effect for effect in effects if isinstance(effect, StoreEntries)]
 
 
-def test_own_messages_are_recorded_once_and_others_by_origin() -> None:
+def test_messages_are_recorded_by_origin() -> None:
     recorder = Recorder(1, TrackingSettings(), incarnation=1)
     ids = id_array(
         MessageId(9, 1, START_MS), MessageId(9, 2, START_MS), MessageId(9, 3, START_MS), MessageId(8, 2, START_MS)
@@ -131,6 +131,7 @@ def test_own_messages_are_recorded_once_and_others_by_origin() -> None:
     entries = [effect.entry for effect in stored(recorder.close(START_MS + 5))]
     assert [(entry.key, entry.count) for entry in entries] == [
         (Key(HistoryKind.PUBLISH, 1), 1),
+        (Key(HistoryKind.ROUTE, 1), 1),
         (Key(HistoryKind.ROUTE, 2), 2),
         (Key(HistoryKind.ROUTE, 3), 1),
     ]
@@ -176,7 +177,8 @@ def test_a_subscriber_that_leaves_and_comes_back_keeps_its_history() -> None:
 
 
 def test_copies_of_the_filter_in_memory_are_not_counted_twice() -> None:
-    archive, recorder = MemoryArchive(), Recorder(1, TrackingSettings(persist_ms=1), incarnation=1)
+    settings = TrackingSettings(BloomStrategy(), persist_ms=1)
+    archive, recorder = MemoryArchive(), Recorder(1, settings, incarnation=1)
     message = MessageId(9, 1, START_MS)
     recorder.start(START_MS)
     recorder.published(bytes(message), START_MS)

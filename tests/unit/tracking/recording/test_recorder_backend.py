@@ -7,7 +7,7 @@ from tidings.model.message_id import MessageId
 from tidings.tracking.recording.history import BloomSettings, FilterEncoding, HistoryEntry, HistoryKind, Key, Mode
 from tidings.tracking.recording.log_codec import decode_ids
 from tidings.tracking.recording.recorder_backend import KernelBackend, PlainBackend
-from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, Strategy
+from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, RunStrategy, Strategy
 
 START_MS = 1_762_000_000_000
 STRATEGIES: dict[str, Strategy] = {
@@ -18,6 +18,8 @@ STRATEGIES: dict[str, Strategy] = {
     "growing, not by powers of two": BloomStrategy(BloomSettings(30, 960, 7, 40, 10, Mode.ROTATE, bits_max=8000)),
     "one": BloomStrategy(BloomSettings(1, 64, 64, skew_ms=0)),
     "async": AsyncStrategy(50 * 16, skew_ms=20, jitter_ms=10),
+    "runs": RunStrategy(skew_ms=20, jitter_ms=10, capacity=50),
+    "runs of thousands": RunStrategy(skew_ms=20, jitter_ms=10, capacity=6000),
 }
 
 
@@ -79,7 +81,7 @@ def test_subscribers_that_get_the_same_share_what_is_kept_and_part_unnoticed(nam
     books = PlainBackend(1, STRATEGIES[name], 7, persist_ms=200)
     kernel = KernelBackend(1, STRATEGIES[name], 7, persist_ms=200)
     now_ms, counter, shared = START_MS, 0, 0
-    there: dict[str, int] = {}  # subscribers, and which messages they do not get
+    there = {"all": 0, "all too": 0}  # subscribers, and which messages they do not get
     for round in range(20):
         now_ms += rng.choice((1, 5, 60))
         if len(there) < 6:

@@ -6,7 +6,7 @@ from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
 from tidings.tracking.ids import id_array
 from tidings.tracking.recording.history import BloomSettings, FilterEncoding, HistoryKind, Key
-from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, strategy
+from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, RunStrategy, strategy
 
 KEY = Key(HistoryKind.DELIVER, 3, "audit")
 IDS = id_array(*(MessageId(7, 3, 1000 + i) for i in range(25)))
@@ -14,6 +14,7 @@ IDS = id_array(*(MessageId(7, 3, 1000 + i) for i in range(25)))
 
 def test_by_name() -> None:
     bloom = BloomSettings(capacity=5, skew_ms=7, jitter_ms=9)
+    assert strategy("runs", bloom) == RunStrategy(bloom.skew_ms, bloom.jitter_ms)
     assert strategy("bloom", bloom) == BloomStrategy(bloom)
     assert strategy("async", bloom, 320) == AsyncStrategy(320, 7, 9)
     assert strategy("none") == NoStrategy()

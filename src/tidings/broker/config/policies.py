@@ -1,0 +1,82 @@
+"""The tables [[policies]]: limits of queues."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tidings.broker.config.schema_reader import Problem, setting
+from tidings.delivery.policy import Overflow, QueuePolicy
+from tidings.errors import TidingsError
+from tidings.model.destination import Destination, DestinationPattern
+
+OVERFLOWS = tuple(one.value for one in Overflow)
+_MS: dict[str, Any] = {"minimum": 0, "maximum": 1 << 42, "reload": True}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTable:
+    destination: str = setting(
+        "", "the queues: queue:… (wildcards too); the first policy that matches holds", reload=True
+    )
+    messages_max: int = setting(
+        0,
+        "messages that a queue holds at most, those with consumers included; 0: any",
+        minimum=0,
+        maximum=1 << 31,
+        reload=True,
+    )
+    bytes_max: int = setting(
+        0, "bytes of messages that a queue holds at most; 0: any", minimum=0, maximum=1 << 40, reload=True
+    )
+    overflow: str = setting(
+        Overflow.REFUSE.value,
+        "what happens when a queue is full: its publishers get E_QUEUE_FULL, or the first or the newest message is "
+        "lost, or the first goes to the dead letters",
+        choices=OVERFLOWS,
+        reload=True,
+    )
+    lifetime_ms: int = setting(
+        0, "messages expire so long after they were published, at the latest; 0: no limit", **_MS
+    )
+    deliveries_max: int = setting(
+        0, "as in [delivery], for these queues; 0: the number given there", minimum=0, maximum=1_000_000, reload=True
+    )
+    dead_letters: str = setting("", "the queue for their dead letters; empty: the one in [delivery]", reload=True)
+    idle_ms: int = setting(0, "delete a queue that was empty and without consumers for so long; 0: never", **_MS)
+    create: bool = setting(
+        True, "a queue is made when it is first used; false: only by users with `manage`", reload=True
+    )
+
+    def policy(self) -> QueuePolicy:
+        return QueuePolicy(
+            DestinationPattern.parse(self.destination),
+            self.messages_max,
+            self.bytes_max,
+            Overflow(self.overflow),
+            self.lifetime_ms,
+            self.deliveries_max,
+            Destination.parse(self.dead_letters) if self.dead_letters else None,
+            self.idle_ms,
+            self.create,
+        )
+
+
+def policies_of(tables: Iterable[PolicyTable]) -> tuple[QueuePolicy, ...]:
+    return tuple(one.policy() for one in tables)
+
+
+def problems(number: int, table: PolicyTable) -> Iterator[Problem]:
+    at = ("policies", number)
+    remedy = "give a pattern of queues, such as queue:orders.>"
+    try:
+        if not DestinationPattern.parse(table.destination).queue:
+            yield Problem((*at, "destination"), "policies apply to queues", remedy)
+    except TidingsError as error:
+        yield Problem((*at, "destination"), error.reason, remedy)
+    if not table.dead_letters:
+        return
+    try:
+        if not Destination.parse(table.dead_letters).queue:
+            yield Problem((*at, "dead_letters"), "not a queue", "name a queue: queue:dead-orders")
+    except TidingsError as error:
+        yield Problem((*at, "dead_letters"), error.reason, "name a queue: queue:dead-orders")
