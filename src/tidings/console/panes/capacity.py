@@ -130,8 +130,8 @@ class CapacityPane:
         if not self._known:  # begin where the broker stands
             self._known = True
             self._rate.set(max(10.0, broker.rates.received))
-            self._filters.set(max(1.0, broker.number("filters")))
-            self._receivers.set(max(0.1, said["replication_grade"]))
+            self._filters.set(max(1.0, self._load.filters))
+            self._receivers.set(max(0.1, self._load.subscribers * self._load.match))
         if not self._answered:
             self._ask()
 
