@@ -9,7 +9,7 @@ a new one the client makes another of the same name, and replies that came in be
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -27,14 +27,19 @@ from tidings.protocols.native.frames import FrameType, control
 class Replies(ABC):
     """The client's methods for requests and replies."""
 
-    publish: Callable[..., Awaitable[Receipt]]
-    subscribe: Callable[..., Awaitable[Subscription]]
-
     def __init__(self) -> None:
         self._reply_queue = ""  # empty: none was made yet
         self._reply_opening = asyncio.Lock()
         self._reply_reader: asyncio.Task[None] | None = None
         self._awaited: dict[str, asyncio.Future[Delivery]] = {}  # by correlation id
+
+    @abstractmethod
+    async def publish(self, *arguments: Any, **options: Any) -> Receipt:
+        """Send a message."""
+
+    @abstractmethod
+    async def subscribe(self, *arguments: Any, **options: Any) -> Subscription:
+        """Subscribe to a destination."""
 
     @abstractmethod
     async def exchange(self, make: Any, *, repeatable: bool = True, done_code: str = "") -> dict[str, Value]:
