@@ -83,7 +83,7 @@ class SocketLine:
 
     @property
     def output(self) -> bytes:
-        """What has come so far."""
+        """Bytes received so far."""
         while not self.broken:
             try:
                 data = self._socket.recv(1 << 16)
