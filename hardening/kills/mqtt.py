@@ -83,7 +83,7 @@ class SocketLine:
 
     @property
     def output(self) -> bytes:
-        """The bytes received so far."""
+        """Bytes received so far."""
         while not self.broken:
             try:
                 data = self._socket.recv(1 << 16)
@@ -162,11 +162,9 @@ class MqttLedger:
 def _ledger(place: ProcessPlace, qos: int) -> MqttLedger:
     """Both clients have sessions, and the subscriber has subscribed."""
     limit = {Property.SESSION_EXPIRY: 3600, Property.RECEIVE_MAXIMUM: UNDER_WAY}
-    reader, writer = (
-        MqttClientModel(place, f"{name}-{qos}", properties=limit, ids=1000) for name in ("reader", "writer")
-    )
-    reader.subscribe(f"kills/{qos}", qos)
-    for one in (reader, writer):
+    made = [MqttClientModel(place, f"{name}-{qos}", properties=limit, ids=1000) for name in ("reader", "writer")]
+    made[0].subscribe(f"kills/{qos}", qos)
+    for one in made:
         subscribe = list(one._sent)
         one.connect()
         one._sent.extend(subscribe)
@@ -177,7 +175,7 @@ def _ledger(place: ProcessPlace, qos: int) -> MqttLedger:
             one.read()
             place.pump()
         one.connect()  # the session is there from now on
-    return MqttLedger(qos, reader, writer)
+    return MqttLedger(qos, *made)
 
 
 def run(kills: int, *, seed: int) -> dict[int, MqttLedger]:
