@@ -162,9 +162,11 @@ class MqttLedger:
 def _ledger(place: ProcessPlace, qos: int) -> MqttLedger:
     """Both clients have sessions, and the subscriber has subscribed."""
     limit = {Property.SESSION_EXPIRY: 3600, Property.RECEIVE_MAXIMUM: UNDER_WAY}
-    made = [MqttClientModel(place, f"{name}-{qos}", properties=limit, ids=1000) for name in ("reader", "writer")]
-    made[0].subscribe(f"kills/{qos}", qos)
-    for one in made:
+    reader, writer = (
+        MqttClientModel(place, f"{name}-{qos}", properties=limit, ids=1000) for name in ("reader", "writer")
+    )
+    reader.subscribe(f"kills/{qos}", qos)
+    for one in (reader, writer):
         subscribe = list(one._sent)
         one.connect()
         one._sent.extend(subscribe)
@@ -175,7 +177,7 @@ def _ledger(place: ProcessPlace, qos: int) -> MqttLedger:
             one.read()
             place.pump()
         one.connect()  # the session is there from now on
-    return MqttLedger(qos, *made)
+    return MqttLedger(qos, reader, writer)
 
 
 def run(kills: int, *, seed: int) -> dict[int, MqttLedger]:
