@@ -173,7 +173,7 @@ OPERATIONS = (
         "GET",
         "/network/explain",
         "explainMessage",
-        "To which brokers a message that is published here would be sent, by whose interests, and which way.",
+        "Brokers that a message published here would be sent to, with the interests and next hops.",
         SEE,
         brokers.explain,
         (
