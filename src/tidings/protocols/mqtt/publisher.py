@@ -59,7 +59,10 @@ class Publisher:
 
     def publish(self, packet: PublishPacket) -> None:
         topic = self._topic(packet)
+        reserved = topic.startswith("$")  # nobody may exchange messages by such topics [MQTT-4.7.2-1]
         if not packet.qos:
+            if reserved:
+                return
             self._peer.publish(self._encode(packet, topic), None)
             return
         if packet.packet_id in self._received:  # sent again: the message was taken [MQTT-4.3.3-10]
@@ -70,6 +73,9 @@ class Publisher:
             raise MqttError(Reason.RECEIVE_MAXIMUM, f"more than {RECEIVE_MAXIMUM} publications in flight")
         entry = _Unanswered(packet.packet_id, packet.qos)
         self._unanswered.append(entry)
+        if reserved and self._version != V5:  # there is no negative answer but the end of the connection
+            self._settled(entry, None)
+            return
         try:
             message = self._encode(packet, topic)
         except TidingsError as error:

@@ -199,7 +199,8 @@ ROWS: list[tuple[str, int, list[Packet | bytes], list[Any]]] = [
     ("MQTT-3.3.1-5", V5, [pub(1, retain=True)], [("PUBACK", 7, 0)]),
     ("3.1.1 MQTT-3.3.1-5", V4, [pub(1, retain=True)], [("PUBACK", 7, 0)]),
     ("4.7.2 $ topics", V5, [pub(1, topic="$SYS/x")], [("PUBACK", 7, 0x90)]),
-    ("4.7.2 $ topics in 3.1.1", V4, [pub(1, topic="$SYS/x")], CLOSED),
+    ("4.7.2 $ topics in 3.1.1", V4, [pub(1, topic="$SYS/x")], [("PUBACK", 7, 0)]),
+    ("4.7.2 $ topics, QoS 0", V5, [pub(0, topic="$SYS/x"), pub(1)], [("PUBACK", 7, 0)]),
     # 3.4 to 3.7, 4.3: quality of service
     ("MQTT-4.3.2-4", V5, [pub(1)], [("PUBACK", 7, 0)]),
     ("MQTT-4.3.3-8", V5, [pub(2)], [("PUBREC", 7, 0)]),
