@@ -159,6 +159,8 @@ class Publications:
         try:
             mailboxes = self._mailboxes.for_message(event.message, event.sinks)
             message, expires_ms = event.message, event.expires_ms
+            if event.perhaps_sent and mailboxes and self._network is not None and message[1] & PERSISTENT:
+                self._network.store_and_forward.published_again(message[ID])
             if self._mailboxes.limited and not self._service.publish_dedup.is_copy(message[ID], event.perhaps_sent):
                 self._service.limits.admit([(len(message), mailboxes)])
                 message, expires_ms = self._service.limits.shortened(now_ms, message, expires_ms, mailboxes)

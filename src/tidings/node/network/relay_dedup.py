@@ -7,6 +7,10 @@ number is another, and the id the same. The ids of the last messages are kept, i
 written over in turn: each batch rewrites one slot. Of the ids that are written over, the highest of each publisher is
 kept (`relay_marks`): a message that was perhaps published before and is not above it is delivered with that mark.
 
+What is published again may overtake what was published first, which does not say so and has a number of its own. So
+the highest id that came again is kept for each publisher too, from the time when it came: a copy that is not above it
+is perhaps a repetition, though its number is new.
+
 What a batch writes is asked for when it leaves (`notes`): by then it is known which ids of the batch before were
 refused, and have to be taken again.
 
@@ -35,6 +39,7 @@ from tidings.node.network.received_numbers import ReceivedNumbers, Recognition
 from tidings.node.network.relay_marks import RelayMarks
 
 ID_BYTES = 16
+REPEATS_PREFIX = "repeats-marks:"
 
 
 class RelayDedup:
@@ -49,6 +54,9 @@ class RelayDedup:
         self._marks = RelayMarks()
         self._marked: set[int] = set()  # notes of marks that the next batch must write
         self._leaving: set[int] = set()  # those that the batch before wrote, if it was not refused
+        self._repeats = RelayMarks(prefix=REPEATS_PREFIX)  # of messages that were published again
+        self._repeats_marked: set[int] = set()
+        self._repeats_leaving: set[int] = set()
         self._turn = 0  # how often a slot was begun: tells after a restart which one is the latest
 
     def __contains__(self, message_id: bytes) -> bool:
@@ -62,17 +70,21 @@ class RelayDedup:
         """True if what was not `has_taken` never was; False: it may have been, long ago. `repeated`: its publisher may
         have sent it before."""
         if copy is not None and not repeated and self.numbers.judge(copy) is Recognition.NEW:
-            return True
+            return self._repeats.prove_new(message_id)
         return self.prove_new(message_id)
 
     def prove_new(self, message_id: bytes) -> bool:
         """True if an id that is not in here was never taken."""
         return self._marks.prove_new(message_id)
 
-    def add(self, message_id: bytes, copy: CopyNumber | None = None, now_ms: int = 0) -> None:
+    def add(
+        self, message_id: bytes, copy: CopyNumber | None = None, now_ms: int = 0, *, repeated: bool = False
+    ) -> None:
         """It is taken; that lasts once what `notes` says is written."""
         if copy is not None:
             self.numbers.add(copy, now_ms)
+        if repeated:
+            self._repeats_marked |= self._repeats.forget([message_id])
         slot = self._slots[self._current]
         if len(slot) >= self._slot_ids:
             self._turn += 1
@@ -88,6 +100,10 @@ class RelayDedup:
         self._turns[self._current] = self._turn
         self._changed.add(self._current)
 
+    def published_again(self, message_id: bytes) -> list[Note]:
+        """It was published again here: what was published first may be on its way. Returns the notes to be written."""
+        return self._repeats.notes(self._repeats.forget([message_id]))
+
     def notes(self) -> list[Note]:
         """The slots that changed, marks and numbers; nothing if this was asked for the same batch before."""
         changed, self._changed = sorted(self._changed), set()
@@ -99,13 +115,16 @@ class RelayDedup:
             for slot in changed
         ]
         self._leaving, self._marked = self._marked, set()
-        return [*slots, *self._marks.notes(self._leaving), *numbers]
+        self._repeats_leaving, self._repeats_marked = self._repeats_marked, set()
+        marks = [*self._marks.notes(self._leaving), *self._repeats.notes(self._repeats_leaving)]
+        return [*slots, *marks, *numbers]
 
     def discard(self, message_id: bytes, copy: CopyNumber | None = None) -> None:
         """It could not be stored, so it was not taken after all; nor was anything else of its batch written."""
         if copy is not None:
             self.numbers.discard(copy)
         self._marked |= self._leaving
+        self._repeats_marked |= self._repeats_leaving
         slot = self._ids.pop(message_id, None)
         if slot is not None:
             del self._slots[slot][message_id]
@@ -120,6 +139,7 @@ class RelayDedup:
             self._ids.update(dict.fromkeys(ids, int(number)))
             self._turns[int(number)] = int.from_bytes(value[:8], "little")
         self._marks.recover(notes)
+        self._repeats.recover(notes)
         self.numbers.recover(notes)
         self._turn = max(self._turns)
         self._current = self._turn % len(self._slots)

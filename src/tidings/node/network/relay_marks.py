@@ -26,8 +26,8 @@ PREFIX = "seen-marks:"
 
 
 class RelayMarks:
-    def __init__(self, sources_max: int = 4096) -> None:
-        self._sources_max = sources_max
+    def __init__(self, sources_max: int = 4096, *, prefix: str = PREFIX) -> None:
+        self._sources_max, self._prefix = sources_max, prefix
         self._floor = b""  # below all
         self._marks: dict[bytes, bytes] = {}
         self._buckets: list[dict[bytes, None]] = [{} for _ in range(BUCKETS)]  # sources
@@ -60,7 +60,7 @@ class RelayMarks:
         return number
 
     def notes(self, numbers: Iterable[int]) -> list[Note]:
-        return [Note(f"{PREFIX}{number}", self._value(number)) for number in sorted(numbers)]
+        return [Note(f"{self._prefix}{number}", self._value(number)) for number in sorted(numbers)]
 
     def _value(self, number: int) -> bytes:
         if number == FLOOR:
@@ -70,9 +70,9 @@ class RelayMarks:
     def recover(self, notes: Mapping[str, bytes]) -> None:
         pair = SOURCE_BYTES + HEIGHT_BYTES
         for key, value in notes.items():
-            if key == f"{PREFIX}{FLOOR}":
+            if key == f"{self._prefix}{FLOOR}":
                 self._floor = value
-            elif key.startswith(PREFIX):
+            elif key.startswith(self._prefix):
                 for at in range(0, len(value), pair):
                     self._set(value[at : at + SOURCE_BYTES], value[at + SOURCE_BYTES : at + pair])
 

@@ -27,6 +27,7 @@ from itertools import islice
 from tidings.delivery.mailbox import NEW, PERHAPS_SEEN
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
 from tidings.errors import StoreError, TidingsError
+from tidings.model.message_id import MessageId
 from tidings.node.clients.publish_dedup import copy_refused
 from tidings.node.completions import (
     ConfirmCopy,
@@ -198,16 +199,25 @@ class StoreAndForward:
             return
         number = numbers.at(self.router)
         if self._held.takes():
-            self._seen.add(message[ID], number, now_ms)
+            self._seen.add(message[ID], number, now_ms, repeated=numbers.repeated)
             self._journal.message(self._seen, 0)
             self._held.hold(message, number)
             return
-        tries = NEW if self._seen.is_new(message[ID], number, repeated=numbers.repeated) else PERHAPS_SEEN
-        self._seen.add(message[ID], number, now_ms)
+        new = self._seen.is_new(message[ID], number, repeated=numbers.repeated)
+        if numbers.repeated and self._entered_here(message[ID]):
+            new = False
+        tries = NEW if new else PERHAPS_SEEN
+        self._seen.add(message[ID], number, now_ms, repeated=numbers.repeated)
         self._journal.message(self._seen, 0)
         mailboxes = self._service.mailboxes.for_message(message, self._plane.match(message))
         offer = self._service.prepare(message, mailboxes, expires_ms, tries=tries)
         self._journal.then(DeliverRelayed(now_ms, offer, number))
+
+    def _entered_here(self, message_id: bytes) -> bool:
+        """True if a message that was published again may have been published here first."""
+        return (
+            MessageId.from_bytes(message_id).broker == self.router or message_id in self._service.publish_dedup.recent
+        )
 
     def held_copy(self, completion: HoldCopy, error: TidingsError | None) -> None:
         seq, message_id, number = completion
@@ -242,6 +252,11 @@ class StoreAndForward:
         self._journal.message(self._seen, 0)
         self._journal.then(RememberEntry(message_id))
         return True
+
+    def published_again(self, message_id: bytes) -> None:
+        """A message was published here that its publisher sent before, perhaps at another broker."""
+        for note in self._seen.published_again(message_id):
+            self._journal.change(note)
 
     def loaded(self, messages: dict[int, bytes]) -> None:
         """The store has brought these; the others are not ours."""

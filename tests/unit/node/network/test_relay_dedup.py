@@ -8,8 +8,12 @@ from hardening.support.transit_bench import Bench, message
 from tidings.delivery.mailbox import Mailbox, Tries
 from tidings.delivery.store import Note
 from tidings.errors import StoreError
+from tidings.kernel.codec import encode_message
+from tidings.model.destination import Destination
+from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.completions import Offer
+from tidings.node.encoded_message import ID
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.network.relay_marks import RelayMarks
 
@@ -106,6 +110,12 @@ def test_what_may_have_been_taken_long_ago_is_delivered_with_a_mark(monkeypatch:
     assert given == [(1, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (1, 1), (2, 1), (8, 0)]
 
 
+def sent_elsewhere(counter: int) -> bytes:
+    """A message whose publisher was connected to router 2 when it made the id."""
+    id = MessageId(1, 2, 1, counter)
+    return encode_message(Message(Destination("t"), {}, id=id, persistent=True))
+
+
 def small(ranges_max: int = 1024) -> RelayDedup:
     return RelayDedup(slots=2, slot_ids=1, ranges_max=ranges_max)
 
@@ -125,14 +135,8 @@ def test_a_copy_is_recognised_by_its_number_when_its_id_is_long_forgotten() -> N
 
 
 def test_late_copies_with_new_numbers_are_delivered_without_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, given = Bench(dedup=small()), list[int]()
-    prepare = bench.service.prepare
-
-    def noting(message: bytes, mailboxes: list[Mailbox], expires_ms: int, tries: Tries) -> Offer:
-        given.append(tries.given)
-        return prepare(message, mailboxes, expires_ms, tries=tries)
-
-    monkeypatch.setattr(bench.service, "prepare", noting)
+    bench = Bench(dedup=small())
+    given = noted_tries(bench, monkeypatch)
     for number in (1, 3, 4, 5, 6, 2):
         bench.relay(number, [1], message(number), number=number)
         bench.turn()
@@ -140,6 +144,65 @@ def test_late_copies_with_new_numbers_are_delivered_without_a_mark(monkeypatch: 
     bench.relay(7, [1], message(1), number=7, repeated=True)  # the publisher sends it again, at another broker
     bench.turn()
     assert given == [0] * 6 + [1]
+
+
+def noted_tries(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often each message that is delivered here was given before."""
+    given, prepare = list[int](), bench.service.prepare
+
+    def noting(message: bytes, mailboxes: list[Mailbox], expires_ms: int, tries: Tries) -> Offer:
+        given.append(tries.given)
+        return prepare(message, mailboxes, expires_ms, tries=tries)
+
+    monkeypatch.setattr(bench.service, "prepare", noting)
+    return given
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_was_published_first_comes_after_what_was_published_again(
+    monkeypatch: pytest.MonkeyPatch, *, restarted: bool, refused: bool
+) -> None:
+    """By another way, when the id is forgotten: its number is new, and it is marked all the same."""
+    bench = Bench(dedup=small())
+    if refused:
+        bench.relay(1, [1], sent_elsewhere(1), number=2, repeated=True)
+        bench.turn(error=StoreError("E_STORE_FULL", "no room"))
+    bench.relay(2, [1], sent_elsewhere(1), number=2, repeated=True)
+    bench.turn()
+    for number in range(3, 9):
+        bench.relay(number, [1], sent_elsewhere(number), number=number)
+        bench.turn()
+    if restarted:
+        bench = Bench(bench.store, dedup=small())
+    given = noted_tries(bench, monkeypatch)
+    bench.relay(10, [1], sent_elsewhere(1), number=1)
+    bench.relay(11, [1], sent_elsewhere(9), number=9)
+    bench.turn()
+    assert given == [1, 0]
+
+
+def test_what_was_published_again_here_comes_from_where_it_was_published_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.store_and_forward.published_again(sent_elsewhere(1)[ID])
+    bench.turn()
+    bench = Bench(bench.store)
+    given = noted_tries(bench, monkeypatch)
+    for number in (1, 2):
+        bench.relay(number, [1], sent_elsewhere(number), number=number)
+    bench.turn()
+    assert given == [1, 0]
+
+
+def test_what_was_published_here_and_comes_again_from_elsewhere_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    given = noted_tries(bench, monkeypatch)
+    bench.relay(1, [1], message(1), number=1, repeated=True)  # its id says that its publisher was connected here
+    bench.relay(2, [1], sent_elsewhere(1), number=2, repeated=True)
+    bench.service.publish_dedup.recent.add(sent_elsewhere(2)[ID])
+    bench.relay(3, [1], sent_elsewhere(2), number=3, repeated=True)
+    bench.turn()
+    assert given == [1, 0, 1]
 
 
 @pytest.mark.parametrize("message_id", [7, 8])
