@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from hardening.simulate.clients import Group, Mailbox
 from tidings.model.destination import DestinationPattern
+from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.node.clients.subscription_plan import predicate_of
 from tidings.routing.bdrp.interests import LocalInterests
@@ -196,14 +197,20 @@ def converged(brokers: Brokers, *, pan: bool) -> str:
     return ""
 
 
-def interests_known(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> str:
-    """Empty if everybody knows exactly the interests of those who are subscribed at the others, by the central list."""
+def interests_known(
+    brokers: Brokers, mailboxes: Iterable[Mailbox], lasting: Iterable[tuple[int, Predicate]] = ()
+) -> str:
+    """Empty if everybody knows exactly the interests of those who are subscribed at the others, by the central list.
+    `lasting`: those of durable subscriptions to types, by router."""
     running = brokers.running()
     truth = {router: LocalInterests(one.network.settings.encoding) for router, one in running.items()}
     kept = [one for one in mailboxes if one.kind != "queue"]
     wanted = [(one.router, one.selector) for one in brokers.subscribers] + [(one.router, one.selector) for one in kept]
     for router, selector in wanted:
         truth[router].add(predicate_of(DestinationPattern.parse(TOPIC), Selector(selector)))
+    for router, predicate in lasting:
+        if router in truth:
+            truth[router].add(predicate)
     for router, broker in running.items():
         for other, interests in truth.items():
             if other != router and broker.network.scheme.predicates.get(other, set()) != interests.rows():

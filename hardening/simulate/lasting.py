@@ -10,10 +10,13 @@ from typing import Any
 
 from hardening.simulate.typed import PATHS, SELECTORS, Listener, Typed
 from tidings.kernel.codec import encode_message
-from tidings.model.destination import Destination
-from tidings.model.event_type_topics import topic_of
+from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.event_type_topics import pattern_of, topic_of
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
+from tidings.model.predicate import Predicate
+from tidings.model.selector import Selector
+from tidings.node.clients.subscription_plan import predicate_of
 from tidings.node.requests import Subscribe
 from tidings.sim.broker import ID, SimBroker
 from tidings.sim.client import SimClient
@@ -57,6 +60,13 @@ class LastingEvents:
                 self.subscriptions.append(one)
                 self._leave(router, self.typed.ask(router, one.request(), name))
 
+    def interests(self) -> list[tuple[int, Predicate]]:
+        """Those that other brokers know, by router: messages are kept for a broker that is away by them."""
+        return [
+            (one.router, predicate_of(DestinationPattern.parse(pattern_of(PATHS[one.type])), Selector(one.selector)))
+            for one in self.subscriptions
+        ]
+
     def publish(self) -> None:
         there = self.typed.there()
         if not there:
@@ -64,7 +74,8 @@ class LastingEvents:
         (router, name), x = self.rng.choice(there), self.rng.randrange(6)
         receipt = len(self.events) + 1
         id = MessageId(2, router, int(self.typed.brokers.calendar.now), receipt)
-        message = encode_message(Message(Destination(topic_of(PATHS[name])), {"x": x}, id=id, persistent=True))
+        event = Message(Destination(topic_of(PATHS[name])), {"x": x}, id=id, persistent=True, type=name)
+        message = encode_message(event)
         client = self.typed.publishers[router, name]
         self.events.append(Event(message[ID], name, x, receipt, client))
         self.typed.events[message[ID]] = name, x

@@ -108,9 +108,11 @@ class Typed:
             return None
         (router, name), x = self.rng.choice(there), self.rng.randrange(6)
         id = MessageId(1, router, int(self.brokers.calendar.now), 40_000 + len(self.events) % 20_000)
-        message = encode_message(Message(Destination(topic_of(PATHS[name])), {"x": x}, id=id))
+        message = encode_message(Message(Destination(topic_of(PATHS[name])), {"x": x}, id=id, type=name))
         client = self.publishers[router, name]
+        refused = len(client.failures)
         self.call(router, lambda machine, now: machine.publish(now, client, message))
+        assert len(client.failures) == refused, f"types: an event is refused at router {router}: {client.failures[-1]}"
         self.events[message[ID]] = name, x
         return message[ID]
 

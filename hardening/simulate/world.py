@@ -130,8 +130,10 @@ class World:
     def converge(self, when: str) -> None:
         """Liveness: it must come to this, in bounded time."""
         limit = self.now + CONVERGE_MS[self.pan]
+        lasting = () if self.lasting is None else self.lasting.interests()
         while missing := (
-            checkers.converged(self.brokers, pan=self.pan) or checkers.interests_known(self.brokers, self.mailboxes)
+            checkers.converged(self.brokers, pan=self.pan)
+            or checkers.interests_known(self.brokers, self.mailboxes, lasting)
         ):
             if self.now >= limit:
                 checkers.fail("converges", f"{when}, after {CONVERGE_MS[self.pan]:.0f} ms: {missing}")
