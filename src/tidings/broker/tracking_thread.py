@@ -25,7 +25,7 @@ from tidings.broker.logs import note
 from tidings.errors import TidingsError
 from tidings.extras import install_command, installed
 from tidings.segments.archive import SegmentArchive
-from tidings.segments.history_store import HistoryStore
+from tidings.segments.history_store import TAIL_MS_MAX, HistoryStore
 from tidings.segments.retention import SegmentRetention
 from tidings.tracking.query.archive import MemoryArchive
 from tidings.tracking.recording.attachments import Attachment
@@ -49,9 +49,11 @@ class TrackingOptions:
     settings: TrackingSettings
     folder: Path
     retention: SegmentRetention = field(default_factory=SegmentRetention)
+    segment_ms: int = TAIL_MS_MAX  # the age at which records become a segment, which the pipeline can read
 
     def open(self, broker: int) -> HistoryStore:
-        return HistoryStore(self.folder, broker, self.retention, self.settings.attachments_max)
+        attachments_max = self.settings.attachments_max
+        return HistoryStore(self.folder, broker, self.retention, attachments_max, self.segment_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,9 +43,16 @@ FRESH_SEGMENTS_MAX = 4
 
 class HistoryStore:
     def __init__(
-        self, root: Path, broker: int, retention: SegmentRetention | None = None, attachments_max: int | None = None
+        self,
+        root: Path,
+        broker: int,
+        retention: SegmentRetention | None = None,
+        attachments_max: int | None = None,
+        tail_ms_max: int = TAIL_MS_MAX,
     ) -> None:
-        """`attachments_max`: the number of detached subscribers that are kept; None: all."""
+        """`attachments_max`: the number of detached subscribers that are kept; None: all. `tail_ms_max`: the age at
+        which the content of the tail becomes a segment."""
+        self._tail_ms_max = tail_ms_max
         self._root, self._broker, self._retention = root, broker, retention or SegmentRetention()
         self._attachments_max = attachments_max
         self._lock = lock(root)
@@ -123,7 +130,7 @@ class HistoryStore:
     def _append(self, entries: list[HistoryEntry], now_ms: int) -> None:
         size = self._tail.bytes + sum(map(len, {entry.data for entry in entries}))
         since_ms = self._tail.since_ms
-        if size >= SEGMENT_BYTES or (since_ms is not None and abs(now_ms - since_ms) > TAIL_MS_MAX):
+        if size >= SEGMENT_BYTES or (since_ms is not None and abs(now_ms - since_ms) > self._tail_ms_max):
             self._settle(entries, now_ms)
         else:
             self._tail.append(entries)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tidings.broker.config.schema_reader import setting
 from tidings.broker.tracking_thread import TrackingOptions
+from tidings.segments.history_store import TAIL_MS_MAX
 from tidings.segments.retention import SegmentRetention
 from tidings.tracking.plan import limits
 from tidings.tracking.plan.matching_set import Judgement, judge
@@ -74,6 +75,12 @@ class TrackingTable:
         maximum=limits.RATE_MAX,
     )
     accuracy: str = setting("warn", "if efpp cannot be held: warn, or refuse to start", choices=("warn", "refuse"))
+    segment_ms: int = setting(
+        TAIL_MS_MAX,
+        "the age at which new records become a segment that the pipeline can read; shorter: more and smaller files",
+        minimum=1000,
+        maximum=limits.TIME_MS_MAX,
+    )
     folder: str = setting("", "the directory of the records; empty: tracking in the data directory")
     age_days_max: float = setting(30.0, "older records are deleted; 0: never", minimum=0, maximum=36_500)
     bytes_max: int = setting(
@@ -104,4 +111,5 @@ class TrackingTable:
         """For the driver. Needed under `none` too, which stores since when nothing was recorded: later processes would
         otherwise deny that messages passed in that time."""
         retention = SegmentRetention(int(self.age_days_max * DAY_MS) or None, self.bytes_max or None)
-        return TrackingOptions(self.settings(), Path(self.folder) if self.folder else data / "tracking", retention)
+        folder = Path(self.folder) if self.folder else data / "tracking"
+        return TrackingOptions(self.settings(), folder, retention, self.segment_ms)

@@ -19,6 +19,7 @@ from tidings.model.tables import MESSAGES
 from tidings.pipeline.config import load
 from tidings.pipeline.jobs.registry import JOBS, run_job
 from tidings.pipeline.run import JobRun, open_run
+from tidings.segments.history_store import TAIL, HistoryStore
 from tidings.segments.writer import SegmentWriter
 
 LOG = "spark.log"
@@ -94,8 +95,13 @@ def work(stage: Stage, run: JobRun, job: str) -> None:
 def gather(stage: Stage) -> None:
     """Segments of all brokers and of the lab in one folder, beside them an archive of what was published."""
     segments = stage.work / "segments"
-    for member in stage.network.members:
-        shutil.copytree(stage.network.folder / member / "tracking", segments, dirs_exist_ok=True, ignore=_no_tables)
+    for name, member in stage.network.members.items():
+        copy = stage.work / "records" / name
+        shutil.copytree(stage.network.folder / name / "tracking", copy, ignore=shutil.ignore_patterns("lock"))
+        store = HistoryStore(copy, member.router)
+        store.recover(round(time.time() * 1000))
+        store.close()  # the newest records are in a segment now
+        shutil.copytree(copy, segments, dirs_exist_ok=True, ignore=_no_tables)
     if (stage.work / "lab").exists():
         shutil.copytree(stage.work / "lab", segments, dirs_exist_ok=True, ignore=_no_tables)
     rows = []
@@ -117,4 +123,6 @@ def gather(stage: Stage) -> None:
 
 def _no_tables(folder: str, names: list[str]) -> set[str]:
     """Files beside segments: catalogues, locks, incomplete segments."""
-    return {name for name in names if ("." in name and not name.endswith(".parquet")) or name in ("lock", "since")}
+    return {
+        name for name in names if ("." in name and not name.endswith(".parquet")) or name in ("lock", "since", TAIL)
+    }
