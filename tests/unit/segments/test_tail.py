@@ -133,9 +133,9 @@ def test_a_tail_becomes_a_segment_when_it_is_large_old_or_left(tmp_path: Path) -
     for message in (*ids_at(0), many[77], *ids_at(1), *ids_at(2), *ids_at(9999)):
         found = store.archive.matching(1, PUBLISHED, message.ms)
         assert any(one.opened().contains(bytes(message))[0] for one in found)
-    store.append([], [entry(PUBLISHED, 5, ids_at(20_000))], START_MS + 20_010)
-    store.append([], [entry(PUBLISHED, 6, ids_at(20_500))], START_MS + 20_900)
+    store.append([], [entry(PUBLISHED, 5, ids_at(20))], START_MS + 20_010)
+    store.append([], [entry(PUBLISHED, 6, ids_at(20, 5)[4:])], START_MS + 20_900)
     assert (names(), (tmp_path / TAIL).exists()) == (3, True)
-    store.append([], [entry(PUBLISHED, 7, ids_at(21_500))], START_MS + 21_510)
+    store.append([], [entry(PUBLISHED, 7, ids_at(21))], START_MS + 21_510)
     assert (names(), (tmp_path / TAIL).exists()) == (4, False)
     store.close()
