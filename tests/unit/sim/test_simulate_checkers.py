@@ -110,4 +110,4 @@ def test_messages_that_come_again_after_a_crash_and_do_not_say_so(monkeypatch: p
         recover(self, replace(recovered, attached=frozenset()))
 
     monkeypatch.setattr(MailboxService, "recover", forgetful)
-    assert "again without a mark" in first_failure((24,), PLAIN)
+    assert "again without a mark" in first_failure((4,), PLAIN)
