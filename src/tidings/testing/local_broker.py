@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -99,7 +98,9 @@ async def local_broker(
 
 
 class BrokerThread:
-    """`with BrokerThread() as broker:` and connect to `broker.url`, or by AMQP to `broker.amqp`."""
+    """`with BrokerThread() as broker:` and connect to `broker.url`, or by AMQP to `broker.amqp`.
+
+    Retained messages of MQTT need settings with `last_values`."""
 
     def __init__(
         self,
@@ -164,7 +165,7 @@ class BrokerThread:
             tracking = TrackingOptions(self._tracking, Path(self._folder.name) / "tracking")
         async with local_broker(
             store,
-            settings=replace(self._settings or NodeSettings(), last_values=True),
+            settings=self._settings,
             guard=self._guard,
             limits=self._limits,
             tracking=tracking,

@@ -15,6 +15,7 @@ from websockets.typing import Subprotocol
 
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.security.tls import server_context
+from tidings.node.settings import NodeSettings
 from tidings.testing.certificates import Authority
 from tidings.testing.local_broker import BrokerThread
 
@@ -31,7 +32,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[BrokerThread]:
     tls = server_context(TlsTable(certificate=str(authority.sign("broker", "server.pem"))))
-    with BrokerThread(mqtt_tls=tls) as running:
+    with BrokerThread(NodeSettings(last_values=True), mqtt_tls=tls) as running:
         yield running
 
 
