@@ -137,12 +137,14 @@ public:
             else store(*volume, now_ms);
             all = true;
         }
+        latest_ms_ = now_ms;
         return all ? std::exchange(done_, {}) : std::vector<TrackedFilter>{};
     }
 
     // This subscriber or neighbour has gone: its histories end. Returns all that waits to be stored.
     std::vector<TrackedFilter> end(Kind kind, uint32_t peer, int64_t now_ms) {
         flush(now_ms);
+        if (now_ms < latest_ms_) set_back(now_ms);
         if (kind == Kind::Forward) end(neighbours_[peer], now_ms), neighbours_.erase(peer);
         else if (kind == Kind::Deliver && peer < subscribers_.size()) end(subscribers_[peer], now_ms);
         return std::exchange(done_, {});
@@ -264,6 +266,13 @@ private:
         return index;
     }
 
+    // The clock was set back: deadlines of the old time may never come.
+    void set_back(int64_t now_ms) {
+        for (const History& history : histories_)
+            if (history.volume) history.volume->dirty_ms = std::min(history.volume->dirty_ms, now_ms);
+        latest_ms_ = now_ms;
+    }
+
     void end(Point& point, int64_t now_ms) {
         for (const auto& [origin, index] : point.histories) {
             History& history = histories_[index];
@@ -331,6 +340,7 @@ private:
         spread_published();
         spread_audience();
         times_.now_ms = std::max(times_.now_ms, now_ms);
+        latest_ms_ = std::max(latest_ms_, times_.began_ms);
         arena_.read_times();
         oldest_ms_ = arena_.oldest_ms();
         ++turn_;
@@ -483,6 +493,7 @@ private:
     uint64_t next_sequence_ = 0, turn_ = 0;
     FilterVolume::Times times_;
     int64_t oldest_ms_ = 0;  // of the ids in the arena
+    int64_t latest_ms_ = 0;  // no deadline in memory was reckoned from a later time
     IdArena arena_;
 };
 

@@ -124,6 +124,7 @@ class PlainBackend:
         return [key.peer for key in keys if message.ms in self._histories[key].singles]
 
     def _end(self, keys: Iterable[Key], now_ms: int) -> list[HistoryEntry]:
+        self._clock(now_ms)
         stored, self._full = self._full, []
         for key in keys:
             self._due.pop(key, None)

@@ -19,7 +19,7 @@ STRATEGIES: dict[str, Strategy] = {
     "one": BloomStrategy(BloomSettings(1, 64, 64, skew_ms=0)),
     "async": AsyncStrategy(50 * 16, skew_ms=20, jitter_ms=10),
     "runs": RunStrategy(skew_ms=20, jitter_ms=10, capacity=50),
-    "runs of thousands": RunStrategy(skew_ms=20, jitter_ms=10, capacity=6000),
+    "long runs": RunStrategy(skew_ms=20, jitter_ms=10, capacity=6000),
 }
 
 
@@ -107,6 +107,21 @@ def test_subscribers_that_get_the_same_share_what_is_kept_and_part_unnoticed(nam
         assert sorted(map(plain, found), key=repr) == sorted(map(plain, stored), key=repr)
     assert sorted(map(plain, kernel.end_all(now_ms)), key=repr) == sorted(map(plain, books.end_all(now_ms)), key=repr)
     assert shared
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_deadlines_follow_a_clock_that_was_set_back_when_a_subscriber_left(name: str) -> None:
+    one, two = (bytes(MessageId(1, 2, START_MS, number)) for number in (1, 2))
+    for backend in (PlainBackend, KernelBackend):
+        books = backend(1, STRATEGIES[name], 7, persist_ms=200)
+        books.add(HistoryKind.ROUTE, "", one, START_MS)
+        books.add(HistoryKind.DELIVER, "a", two, START_MS)
+        books.take(START_MS)
+        books.end(HistoryKind.DELIVER, "a", START_MS - 50)
+        assert books.take(START_MS + 149) == []
+        assert [entry.key.kind for entry in books.take(START_MS + 150)] == (
+            [HistoryKind.ROUTE] if name != "one" else []
+        )
 
 
 def test_numbers_of_a_process_are_never_used_twice() -> None:
