@@ -51,6 +51,7 @@ NOT_RUN = [
     "docs/hermes.md: tidings sim experiment hermes all",
     "docs/howto/secure.md: tidings sub 'ticks.>' --url tidings+tls://broker.example:730",
     "docs/howto/sizing.md: cat > mine.toml <<END",
+    "docs/howto/sizing.md: tidings plan capacity --from-broker 127.0.0.1:8700 --subscri",
     "docs/lab.md: tidings lab run quick --server tidings",
     "docs/lab.md: tidings lab validate --runs 2 -o batch-costs.json --picture ",
     "docs/networks.md: tidings net start square.toml --delays",
