@@ -194,6 +194,9 @@ def run(kills: int, *, seed: int) -> dict[int, MqttLedger]:
             _work(ledgers, 0.3)
             _settle(ledgers)
         finally:
+            for one in ledgers.values():
+                one.reader.lose()
+                one.writer.lose()
             broker.kill()
     return ledgers
 
