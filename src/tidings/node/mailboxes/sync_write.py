@@ -30,14 +30,15 @@ class SyncWrite:
     def begin(self, message: bytes, sinks: Sequence[int], expires_ms: int) -> PersistNow | None:
         """The records to be written; None: the message must go the usual way, which is always allowed."""
         changes, by_sink = self._journal.changes_alone(), self._mailboxes.by_sink
-        if changes is None or not message[1] & PERSISTENT or self._mailboxes.retained:
+        if changes is None or not message[1] & PERSISTENT:
             return None
         if self._service.publish_dedup.perhaps(message[ID], said=False):
             return None
         mailboxes = [by_sink[sink] for sink in sinks if sink in by_sink and by_sink[sink].durable]
         if not mailboxes or len(mailboxes) != len(sinks) or len(mailboxes) > TARGETS_MAX:
             return None
-        if any(mailbox.quota is not None for mailbox in mailboxes):
+        retained = self._mailboxes.retained
+        if any(mailbox.quota is not None or mailbox.number in retained for mailbox in mailboxes):
             return None
         stored = Stored(self._service.take_seq(), message, tuple([mailbox.number for mailbox in mailboxes]))
         self._begun = stored, mailboxes, expires_ms

@@ -4,6 +4,7 @@ import pytest
 from hardening.support.node_driver import Got, NodeDriver
 
 from tidings.delivery import store
+from tidings.delivery.store import Stored
 from tidings.errors import StoreError
 from tidings.node.mailboxes import mailbox_service
 from tidings.node.mailboxes import sync_write as alone
@@ -61,6 +62,18 @@ def test_a_message_for_more_mailboxes_than_a_record_can_name(monkeypatch: pytest
     assert all(len(waiting) == 0 for waiting in driver.store.recover().waiting.values())
     sinks = tuple(driver.node.mailbox_service.mailboxes.by_sink)
     assert driver.node.sync_write.begin(driver.message("t"), sinks, 0) is None
+
+
+def test_messages_that_are_not_retained_are_written_at_once_beside_those_that_are() -> None:
+    driver = NodeDriver(settings=NodeSettings(last_values=True))
+    driver.connect().subscribe(1, "queue:q", credit=0)
+    mailboxes = driver.node.mailbox_service.mailboxes
+    [queue] = [sink for sink, mailbox in mailboxes.by_sink.items() if mailbox.name == "queue:q"]
+    [kept] = [sink for sink, mailbox in mailboxes.by_sink.items() if mailbox.number in mailboxes.retained]
+    assert driver.node.sync_write.begin(driver.message("queue:q"), (queue, kept), 0) is None
+    write = driver.node.sync_write.begin(driver.message("queue:q", b"more"), (queue,), 0)
+    assert write is not None
+    assert isinstance(write.records[-1], Stored)
 
 
 def test_a_long_queue_is_paged_in_and_a_failed_read_is_tried_again() -> None:
