@@ -44,6 +44,8 @@ COMMANDS = {
     "differential": "make differential",
     "kills of one broker": "make crash",
     "kills in a network": "make crash",
+    "a stopped broker and a killed one": "make crash",
+    "MQTT sessions": "python -m hardening.kills.mqtt",
     "power failures": "make crash",
     "damaged stores": "make crash",
     "partitions": "make partition",

@@ -1,5 +1,6 @@
 """The page of results is made of the lines that the long runs left."""
 
+import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,9 @@ from hardening.load import scenarios as load
 from hardening.machines import unicast
 from hardening.network import flaps, partition
 from hardening.record import main, noted, times
-from hardening.results_page import LOG, PAGE, lines, log, page
+from hardening.results_page import COMMANDS, LOG, PAGE, lines, log, page
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_the_page_and_the_log_are_current() -> None:
@@ -73,3 +76,15 @@ def test_what_a_report_of_tests_counts(tmp_path: Path) -> None:
     main([str(results), "threads", "tests=5", "wrong=0"])
     found = [json.loads(line) for line in results.read_text().splitlines()]
     assert [(one["tests"], one["wrong"]) for one in found] == [(0, 1), (8, 3), (5, 0)]
+
+
+def test_every_campaign_has_its_place_on_the_page() -> None:
+    calls = [
+        node
+        for path in (ROOT / "hardening").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "noted"
+    ]
+    names = {call.args[1].value for call in calls if isinstance(call.args[1], ast.Constant)}
+    assert len(names) > 5
+    assert names <= COMMANDS.keys()
