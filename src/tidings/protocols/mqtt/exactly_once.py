@@ -12,6 +12,7 @@ meanwhile goes with the next one.
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from tidings.errors import RemoteError, TidingsError
 from tidings.protocols.native.frames import FrameType
@@ -73,7 +74,7 @@ class ExactlyOnceReceiver:
 
         self._peer.ask(FrameType.BEGIN, {}, self._unless_refused, session=_SESSION)
         for one in publications:
-            self._peer.publish(one.message, lambda error, one=one: accepted(one, error), session=_SESSION)  # type: ignore[misc]
+            self._peer.publish(one.message, partial(accepted, one), session=_SESSION)
 
     def _again(self, publications: list[_Publication]) -> None:
         """Without those that were refused."""
