@@ -99,7 +99,9 @@ def typed() -> dict[str, list[bytes]]:
         EventType("Sale", "Trade", {"s": AttributeType.STRING}),
     )
     filter = Predicate.of(Constraint("x", Op.GT, 3), Constraint("s", Op.PREFIX, "ab"))
-    event = encode_message(Message(Destination(topic_of(("Trade", "Sale"))), {"x": 5, "s": "abc"}, persistent=True))
+    event = encode_message(
+        Message(Destination(topic_of(("Trade", "Sale"))), {"x": 5, "s": "abc"}, persistent=True, type="Sale")
+    )
     said = (
         Tell("Sale", InterestKind.FILTER, filter, 18_000),
         Untell("Sale", InterestKind.TYPE, Predicate.always(), True),

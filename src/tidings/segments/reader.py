@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from tidings.errors import StoreError
 from tidings.extras import lazy
 from tidings.model.tables import Table
+from tidings.segments.arrow_schema import TABLE_KEY, VERSION_KEY, arrow_schema
 from tidings.segments.names import SegmentName
-from tidings.segments.schema import TABLE_KEY, VERSION_KEY, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
