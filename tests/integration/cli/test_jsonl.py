@@ -8,6 +8,7 @@ import warnings
 from contextlib import suppress
 
 import pytest
+from hardening.support.strategies_model import messages
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from tidings.cli.jsonl import JsonLine, from_json, json_lines, to_json
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import Message
-from tidings.testing.strategies_model import messages
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),

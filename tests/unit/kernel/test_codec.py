@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from hardening.contracts.codec import check_codec, mutated, outcome, random_message
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from tidings.model import codec as reference
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
-from tidings.testing.contracts.codec import check_codec, mutated, outcome, random_message
 
 PUBLISH, DELIVER, CONTROL = 0x10, 0x11, 0x20
 EMPTY = Message(Destination("a"))

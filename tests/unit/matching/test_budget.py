@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from hardening.contracts.matcher import check_matcher, random_message, random_predicate
 
 from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.kernel.matcher import FILTER_STEPS, MESSAGE_STEPS
@@ -13,7 +14,6 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.selector import Selector
 from tidings.model.values import Value
-from tidings.testing.contracts.matcher import check_matcher, random_message, random_predicate
 
 PIECE = 1 << 17  # the most steps between two looks at a budget
 

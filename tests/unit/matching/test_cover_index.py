@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from hardening.support.strategies_model import conjunctions, exact_conjunctions, predicates
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +11,6 @@ from tidings.errors import UsageError
 from tidings.matching.cover_index import CoverIndex, CoverScan
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
-from tidings.testing.strategies_model import conjunctions, exact_conjunctions, predicates
 
 filters = st.one_of(
     st.builds(lambda one: Predicate([one]), exact_conjunctions),

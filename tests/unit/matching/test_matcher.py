@@ -5,6 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from hardening.contracts.matcher import change, check_matcher, random_message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -19,8 +20,6 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.model.values import Value
-from tidings.testing import check_matcher
-from tidings.testing.contracts.matcher import change, random_message
 
 MATCHERS = [ScanMatcher, LinearMatcher, IndexedMatcher]
 

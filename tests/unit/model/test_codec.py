@@ -2,6 +2,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
+from hardening.support.strategies_model import messages, operands, predicates
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
 from tidings.model.reader import varint
 from tidings.model.values import INT_MAX, INT_MIN, Value
-from tidings.testing.strategies_model import messages, operands, predicates
 
 READERS = {
     codec.decode_value: codec.encode_value,

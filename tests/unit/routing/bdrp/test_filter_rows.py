@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from hardening.contracts.matcher import random_message, random_predicate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +28,6 @@ from tidings.routing.bdrp.interests import (
     decode_change,
     encode_change,
 )
-from tidings.testing.contracts.matcher import random_message, random_predicate
 
 ENCODINGS = {
     "graded": InterestEncoding(Encoding(grade=GradedGrade()), vectors=False, exact=True),

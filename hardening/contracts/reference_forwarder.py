@@ -2,6 +2,7 @@
 
 import struct
 
+from hardening.contracts.reference_records import ReferenceConnection, ReferenceSink
 from tidings.errors import CodecError
 from tidings.kernel.codec import MessageBatch
 from tidings.kernel.events import (
@@ -23,7 +24,6 @@ from tidings.matching.scan import ScanMatcher
 from tidings.model.codec import decode_message, decode_predicate, encode_frame
 from tidings.model.event_type_topics import ROOT
 from tidings.protocols.native.frames import FrameType
-from tidings.testing.contracts.reference_records import ReferenceConnection, ReferenceSink
 
 HEADER = 8
 OUTPUT, EVENTS, BLOCKED = 1, 2, 4
