@@ -5,11 +5,12 @@
 Service times are Gamma-distributed with mean 1 and the given c_var (0: constant). Exact means inversion of the
 Pollaczek–Khintchine transform, and the series of `hardening.queueing.exact` for constant service. Discrete-time
 analysis is compared with the approximation from the discretised moments, as in section 5.1.4 of the thesis; it is left
-out where it would take more than a minute. "Exceeded" says how often messages wait longer than the approximated quantile, as a
-multiple of what it promises (1 would be perfect): exactly, and in a simulation of several independent runs, with the
-standard error over them. (A simulated 99.99 % quantile would be a poor judge: in heavy traffic the few messages beyond
-it come in a handful of clusters, about messages·(1 − p)·(1 − ρ)²/(1 + c_var²) of them. Where fewer than CLUSTERS_MIN
-are to be expected, neither the mean nor its standard error could be trusted, and the simulation is left out.)
+out where it would take more than a minute. "Exceeded" says how often messages wait longer than the approximated
+quantile, as a multiple of what it promises (1 would be perfect): exactly, and in a simulation of several independent
+runs, with the standard error over them. (A simulated 99.99 % quantile would be a poor judge: in heavy traffic the few
+messages beyond it come in a handful of clusters, about messages·(1 − p)·(1 − ρ)²/(1 + c_var²) of them. Where fewer
+than CLUSTERS_MIN are to be expected, neither the mean nor its standard error could be trusted, and the simulation is
+left out.)
 """
 
 import json

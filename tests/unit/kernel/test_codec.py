@@ -85,9 +85,8 @@ def test_frames_of_all_kinds() -> None:
     frames = [
         publish(message, receipt=9),
         reference.encode_frame(CONTROL, b"hello", flags=3, session=2),
-        reference.encode_deliver(reference.EncodedDelivery(1, 2, 3, EMPTY)),
+        reference.encode_frame(DELIVER, struct.pack("<IIQ", 1, 2, 3) + message),
     ]
-    frames[2] = reference.encode_frame(DELIVER, frames[2])
     data = b"".join(frames)
     batch = MessageBatch.from_frames(bytearray(data) + b"\x05\x00")
     assert (len(batch), batch.consumed, batch.fatal) == (3, len(data), None)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import cast
 
 from tidings.kernel.codec import MessageBatch
+from tidings.model.codec import ID
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
@@ -41,7 +42,6 @@ from tidings.routing.covering.messages import (
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
 from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Router, Send, SetTimer, UnicastTable
-from tidings.routing.forwarding import ID
 from tidings.routing.message_views import batch_of, heard
 from tidings.routing.scheme import TIMER
 

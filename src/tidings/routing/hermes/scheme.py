@@ -19,6 +19,7 @@ from typing import assert_never, cast
 
 from tidings.errors import CodecError, TidingsError
 from tidings.kernel.codec import decode_message
+from tidings.model.codec import ID
 from tidings.model.event_type import EventType, TypeTree
 from tidings.model.event_type_topics import path_of, typed_interest
 from tidings.model.predicate import Predicate
@@ -38,7 +39,6 @@ from tidings.routing.effects import (
     SetTimer,
     UnicastTable,
 )
-from tidings.routing.forwarding import ID
 from tidings.routing.hermes import messages as hermes
 from tidings.routing.hermes.codec import SCHEME, decode, decode_answer, decode_request, encode
 from tidings.routing.hermes.event_tables import PlaneTrees
