@@ -5,7 +5,6 @@ from random import Random
 
 from tidings.overlay.topology.graph import Graph
 from tidings.sim.faults import (
-    WRITE_MS,
     Crash,
     CutLink,
     Fault,
@@ -19,6 +18,7 @@ from tidings.sim.faults import (
     SlowDisk,
     Thaw,
 )
+from tidings.sim.host import WRITE_MS
 
 
 def rolling_change(nodes: Sequence[int], rng: Random, until_ms: float, share: float) -> list[tuple[float, Fault]]:

@@ -12,8 +12,8 @@ from hardening.simulate.moments import Moments
 from hardening.simulate.scenario import FAULTS_MS, SKEW_MS, random_scenario
 from hardening.simulate.sizes import forgets_ids
 from hardening.simulate.typed import REPAIR_MS, Typed
+from tidings.model.codec import ID
 from tidings.model.values import Value
-from tidings.sim.broker import ID
 from tidings.sim.brokers import Brokers, SimulatedPublication, Subscriber, no_loops
 from tidings.sim.client import SimClient
 from tidings.sim.driver import Trace
