@@ -27,7 +27,6 @@ from typing import Protocol, TypeAlias, assert_never
 from tidings.errors import StoreError, UsageError
 
 SEQ_MAX = 2**63 - 1
-MAILBOX_MAX = 2**32 - 1
 NAME_BYTES_MAX = 0xFFFF  # of a mailbox or a note
 TARGETS_MAX = 0xFFFF  # mailboxes of one `Stored`
 READ_MAX = 256  # messages that are read at a time
