@@ -51,23 +51,22 @@ def encode_message(message: Message) -> bytes:
     return b"".join((_FIXED.pack(*fixed), name, encoded, message.body))
 
 
-def decode_message(data: bytes, start: int = 0) -> Message:
-    """Read a message that reaches from `start` to the end of the data."""
-    reader = Reader(data, start)
+def decode_message(data: bytes) -> Message:
+    reader = Reader(data)
     version, flags, priority, zero, id_bytes, count, name_length, length = _FIXED.unpack(
         reader.take(_FIXED.size, "the fixed part")
     )
-    reader.demand(version == MESSAGE_VERSION, "VERSION", "version is not 1", start)
-    reader.demand(not flags & ~(PERSISTENT | QUEUE | EXPIRES), "FLAGS", "unknown flag", start + 1)
-    reader.demand(priority <= PRIORITY_MAX, "PRIORITY", "priority is above 9", start + 2)
-    reader.demand(zero == 0, "RESERVED", "the reserved byte is not 0", start + 3)
+    reader.demand(version == MESSAGE_VERSION, "VERSION", "version is not 1", 0)
+    reader.demand(not flags & ~(PERSISTENT | QUEUE | EXPIRES), "FLAGS", "unknown flag", 1)
+    reader.demand(priority <= PRIORITY_MAX, "PRIORITY", "priority is above 9", 2)
+    reader.demand(zero == 0, "RESERVED", "the reserved byte is not 0", 3)
     reader.need(name_length, "the destination name")
     reader.need(name_length + length, "the attributes")
     destination = _destination(reader.position, reader.text(name_length, "the destination name"), bool(flags & QUEUE))
     body_start = reader.position + length
     headers, properties = _read_attributes(Reader(data, reader.position, body_start), count)
     expires = "JMSExpiration" in headers
-    reader.demand(bool(flags & EXPIRES) == expires, "FLAGS", "flag 4 must tell whether JMSExpiration is set", start + 1)
+    reader.demand(bool(flags & EXPIRES) == expires, "FLAGS", "flag 4 must tell whether JMSExpiration is set", 1)
     return Message(
         destination,
         properties,

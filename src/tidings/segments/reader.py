@@ -82,8 +82,8 @@ def _opened(source: "Path | pa.BufferReader", where: str, table: Table) -> "pq.P
     return file
 
 
-def read_segment(segment: Segment, table: Table, columns: list[str] | None = None) -> "pa.Table":
-    return read_columns(open_segment(segment, table), str(segment.path), columns)
+def read_segment(segment: Segment, table: Table) -> "pa.Table":
+    return read_columns(open_segment(segment, table), str(segment.path))
 
 
 def read_columns(file: "pq.ParquetFile", where: str, columns: list[str] | None = None) -> "pa.Table":
