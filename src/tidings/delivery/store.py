@@ -3,7 +3,7 @@
 The store is a journal. Its unit is the *batch*: a sequence of records that becomes durable as a whole or not at
 all. What the journal amounts to is a small state: which mailboxes there are, which messages wait in which of them,
 and a few notes. `apply` of `MemoryStore` is the definition of that state in a dozen lines; every other store is held
-to it by `tidings.testing.check_store`.
+to it by `hardening.contracts.store`.
 
 Rules that keep recovery simple:
 - `Stored.seq` rises from record to record over the whole life of a store (gaps are fine). So a message's place in a
@@ -27,7 +27,6 @@ from typing import Protocol, TypeAlias, assert_never
 from tidings.errors import StoreError, UsageError
 
 SEQ_MAX = 2**63 - 1
-MAILBOX_MAX = 2**32 - 1
 NAME_BYTES_MAX = 0xFFFF  # of a mailbox or a note
 TARGETS_MAX = 0xFFFF  # mailboxes of one `Stored`
 READ_MAX = 256  # messages that are read at a time

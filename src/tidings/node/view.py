@@ -28,7 +28,6 @@ class Counts:
     duplicates: int  # publications sent again and known already
     pushed_back: int  # times that a publisher had to wait
     dropped: Mapping[str, int]  # for mailboxes, by reason
-    retained_read: int  # messages that readers of retained subscriptions were given
     message_bytes: int  # of messages held in memory now
 
 
@@ -100,7 +99,6 @@ class View:
             service.publish_dedup.duplicates,
             self._node.backpressure.pushed_back,
             service.overflow.dropped,
-            self._node.retaining.retrieved,
             service.message_cache.bytes,
         )
 

@@ -38,7 +38,6 @@ TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
 RATE_MS = 20.0  # over which admission control measures
 READ = "read "  # timers: go on to read from a client that admission control has slowed down
 DELIVERIES_MAX = 1_000_000  # nothing becomes a dead letter, however often its consumers go away
-ID = slice(4, 20)
 EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
 
 

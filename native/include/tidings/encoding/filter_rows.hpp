@@ -47,7 +47,6 @@ public:
     size_t size() const { return index_.size(); }
     bool has(uint32_t router) const { return routers_.find(router) != RouterRanks::none; }
     uint8_t derived() const { return matcher_.derived(); }
-    void list_routers(std::vector<uint32_t>& out) const { routers_.list_all(out); }
 
     // True if the row was new to the router.
     bool add(uint32_t router, std::string_view row) {

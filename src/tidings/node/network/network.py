@@ -326,8 +326,6 @@ class Network:
                 case fx.CloseLink(connection=connection):
                     self.out.append(effect)
                     self._forget_connection(connection)
-                case fx.PushBack() | fx.ReleaseLink():
-                    pass  # the plane keeps the books of what it sends
                 case fx.Dial() | fx.Authenticate() | fx.SetTimer() | fx.Report():
                     self.out.append(effect)
                 case _:

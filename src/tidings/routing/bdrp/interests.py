@@ -10,7 +10,7 @@ treats their router as one that asks for everything until it advertises again (s
 
 Encoding loses something: of a range, a pattern or a long list at least a part, of arithmetic everything; and messages
 must be encoded to be compared. Unless configured to encode everything, a router therefore advertises a subscription by
-its exact filter (filters.py), except a large one of which the encoding is smaller and loses nothing.
+its exact filter (filter_rows.py), except a large one of which the encoding is smaller and loses nothing.
 
 >>> from tidings.model.constraint import Constraint, Op
 >>> interests = LocalInterests(InterestEncoding(Encoding(bits=64, hashes=2), vectors=True))
@@ -40,7 +40,7 @@ from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.reader import Reader, put_varint, varint
 from tidings.overlay.link.greeting import ANY
-from tidings.routing.bdrp import filters
+from tidings.routing.bdrp import filter_rows
 from tidings.routing.bdrp.antichain import Antichain
 
 ELEMENT_BYTES = 8
@@ -95,17 +95,17 @@ class InterestEncoding:
 
     def _filter(self, predicate: bytes) -> bytes:
         key = self.encoding.key
-        return filters.filter_row(filters.sealed(predicate, key) if key else predicate)
+        return filter_rows.filter_row(filter_rows.sealed(predicate, key) if key else predicate)
 
     def opened(self, row: bytes) -> bytes:
         """The row as the kernel reads it: filters are sealed under the network's key."""
-        if not self.encoding.key or not filters.is_filter(row):
+        if not self.encoding.key or not filter_rows.is_filter(row):
             return row
-        return filters.filter_row(filters.opened(filters.predicate_of(row), self.encoding.key))
+        return filter_rows.filter_row(filter_rows.opened(filter_rows.predicate_of(row), self.encoding.key))
 
     def _fits(self, predicate: Predicate, bytes_max: int) -> bool:
         """Reports whether encoding loses nothing of a predicate, and takes at most this many bytes."""
-        if predicate.residual is not None or not filters.all_lossless(predicate, graded=self.graded):
+        if predicate.residual is not None or not filter_rows.all_lossless(predicate, graded=self.graded):
             return False
         sizes = (self.row_bytes or 1 + ELEMENT_BYTES * len(one) for one in predicate.conjunctions)
         return sum(sizes) <= bytes_max
@@ -129,10 +129,10 @@ class InterestEncoding:
     def members(self, row: bytes) -> frozenset[int | bytes]:
         """The elements of a row, or the bits of its vector that are set. For a filter those of every message that it
         matches; if these are not all that it asks for, itself as well, so that it makes no other row needless."""
-        if not filters.is_filter(row):
+        if not filter_rows.is_filter(row):
             return self.carried(elements(row)) if not self.vectors else _bits(int.from_bytes(row, "little"))
-        predicate = decode_predicate(filters.predicate_of(self.opened(row)))
-        common = filters.common_lossless(predicate, graded=self.graded)
+        predicate = decode_predicate(filter_rows.predicate_of(self.opened(row)))
+        common = filter_rows.common_lossless(predicate, graded=self.graded)
         [asked] = self.encoding.conjunction_elements(common)
         whole = predicate.residual is None and predicate.conjunctions == (common,)
         return self.carried(asked) if whole else self.carried(asked) | {row}
@@ -215,14 +215,14 @@ def encode_change(change: Change, row_bytes: int) -> bytes:
     """The rows of an advertisement; `row_bytes` is 0 for sets of elements. Encoded rows first, then filters."""
     out = bytearray()
     for rows in (change.removed, change.added):
-        encoded = sorted(row for row in rows if not filters.is_filter(row))
+        encoded = sorted(row for row in rows if not filter_rows.is_filter(row))
         put_varint(out, len(encoded))
         for row in encoded:
             if not row_bytes:
                 put_varint(out, len(row) // ELEMENT_BYTES)
             out += row
     for rows in (change.removed, change.added):
-        exact = sorted(filters.predicate_of(row) for row in rows if filters.is_filter(row))
+        exact = sorted(filter_rows.predicate_of(row) for row in rows if filter_rows.is_filter(row))
         put_varint(out, len(exact))
         for predicate in exact:
             put_varint(out, len(predicate))
@@ -285,7 +285,7 @@ def _filters(reader: Reader) -> tuple[bytes, ...]:
         if predicate <= before:
             reader.fail("ROWS", "filters do not ascend", at)
         before = predicate
-        found.append(filters.filter_row(predicate))
+        found.append(filter_rows.filter_row(predicate))
     return tuple(found)
 
 

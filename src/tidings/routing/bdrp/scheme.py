@@ -27,7 +27,7 @@ from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import TOPIC_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.predicate_text import abridged
-from tidings.routing.bdrp.filters import is_filter
+from tidings.routing.bdrp.filter_rows import is_filter
 from tidings.routing.bdrp.interests import (
     Change,
     InterestEncoding,

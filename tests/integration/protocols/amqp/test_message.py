@@ -7,6 +7,7 @@ from uuid import UUID
 
 import proton
 import pytest
+from hardening.support.strategies_model import messages, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from proton import Array, Data, Described, decimal32, decimal64, decimal128, symbol, timestamp, ubyte, uint, ulong
@@ -20,7 +21,6 @@ from tidings.model.values import Untyped
 from tidings.protocols.amqp.decimals import decimal_text
 from tidings.protocols.amqp.message import KEPT, Incoming, read_message, write_message
 from tidings.protocols.amqp.sections import MessageSection, decode_sections, encode, encode_value
-from tidings.testing.strategies_model import messages, texts
 
 NOW_MS = 1_700_000_000_000
 QUEUE = Destination("orders", True)

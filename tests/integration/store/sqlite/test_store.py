@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hardening.contracts.store import check_store
 
 from tidings.delivery.store import Acked, MailboxAdded, Note, Store, Stored
 from tidings.errors import StoreError
@@ -19,7 +20,6 @@ from tidings.store.sqlite import reserve as store_room
 from tidings.store.sqlite import salvage
 from tidings.store.sqlite.state import setting
 from tidings.store.sqlite.store import SqliteStore, StoreLimits
-from tidings.testing import check_store
 
 RESTLESS = StoreLimits(
     slack_bytes=500, slack_batches=2, small_bytes=500, move_bytes=2000, checkpoint_bytes=1000
