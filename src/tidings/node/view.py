@@ -66,6 +66,7 @@ class NetworkView:
     copies_expired: int
     copies_duplicate: int
     copies_abandoned: int
+    copies_moved: int  # to a queue, since their broker was forgotten
     copies_held: int
 
 
@@ -138,5 +139,6 @@ def _network_view(network: Network) -> NetworkView:
         store_and_forward.expired + network.event_custody.expired + network.held_copies.expired,
         store_and_forward.duplicates,
         store_and_forward.abandoned,
+        network.diversions.moved,
         len(network.held_copies),
     )
