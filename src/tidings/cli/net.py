@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from tidings.broker.config.network import ENCODINGS
+from tidings.cli import net_members
 from tidings.cli.experiments import real_network
 from tidings.cli.json_text import found_json
-from tidings.cli.queue.management import ManagementAccess, manages
 from tidings.errors import TidingsError, UsageError
 from tidings.localnet.member import Routing
 from tidings.localnet.network import LocalNetwork, LocalOptions
@@ -29,6 +29,7 @@ FULL_MAX = 1_000  # of a full mesh
 Folder = Annotated[Path, typer.Option("--folder", help="The folder of the network: stores, logs, configuration.")]
 app = typer.Typer(no_args_is_help=True, help="Run a network of brokers on this machine, from one topology file.")
 app.add_typer(real_network.app, name="experiment")
+net_members.register(app)
 
 
 class TopologyKind(Enum):
@@ -143,55 +144,6 @@ def generate(
     """
     graph = make(kind, size, Random(seed))
     typer.echo(to_text(graph) if draw else to_toml(graph), nl=draw)
-
-
-@app.command()
-@manages
-def forget(
-    broker: Annotated[int, typer.Argument(help="Id of the broker that was removed for good.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    *,
-    access: ManagementAccess,
-) -> None:
-    """Make a running broker forget another one that was removed for good, and drop what waits for it there.
-
-    Example: tidings net forget 7 --url http://127.0.0.1:8700
-    """
-    found = access.open().ask("DELETE", "network", "brokers", str(broker), body={})
-    if as_json:
-        typer.echo(found_json(found))
-    else:
-        typer.echo(f"broker {broker} is forgotten; {found['dropped']} persistent messages for it are dropped")
-
-
-@app.command()
-@manages
-def explain(
-    destination: Annotated[str, typer.Argument(help="The topic of the message.")],
-    attributes: Annotated[str, typer.Option(help="Its attributes, a JSON object.")] = "{}",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    *,
-    access: ManagementAccess,
-) -> None:
-    """Explain to which brokers a message that is published at a running broker would be sent, and why.
-
-    Example: tidings net explain ticks.xyz --attributes '{"price": 50}' --url http://127.0.0.1:8700
-    """
-    query = {"destination": destination, "attributes": attributes}
-    found = access.open().ask("GET", "network", "explain", query=query)
-    if as_json:
-        typer.echo(found_json(found))
-        return
-    if not found:
-        typer.echo("this broker has no network: the message stays here")
-        return
-    for one in found["destinations"]:
-        way = "without a route" if one["fate"] == "no_route" else f"by broker {one['next_hop']}"
-        typer.echo(f"to broker {one['router']}, {way}, because it asks for: {'; '.join(one['because']) or 'not shown'}")
-    others = ", ".join(map(str, found["others"])) or "none"
-    typer.echo(f"brokers that do not want it: {others}")
-    if not found["synchronised"]:
-        typer.echo("the interests of the network are not known yet: a persistent message waits for them")
 
 
 def make(kind: TopologyKind, size: int, rng: Random) -> Graph:

@@ -360,9 +360,9 @@ class StoreAndForward:
         for note in self._seen.numbers.forget_silent(now_ms, silent_ms):
             self._journal.later(note)
 
-    def waiting_for(self) -> list[Router]:
-        """Routers that something waits for, unsent."""
-        return [router for router in self._todo if router != UNKNOWN]
+    def waiting_for(self) -> dict[Router, int]:
+        """Routers that something waits for, unsent, and how much."""
+        return {router: len(waiting) for router, waiting in self._todo.items() if router != UNKNOWN}
 
     # --- messages out ---------------------------------------------------------------------------------------------
 
