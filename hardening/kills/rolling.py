@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,8 +199,9 @@ async def readers(rolled: Rolled, ledger: Ledger, *, typed: bool) -> Any:
                 name = f"{member.name}/{selector}"
                 ledger.wants[name] = want
                 ledger.start(name)
+                if typed:
+                    await eventually(partial(_knows, client), PROBE_SECONDS)
                 where: dict[str, Any] = {"type": EVENT} if typed else {"destination": "t.*"}
-                await eventually(lambda client=client: _knows(client, typed=typed), PROBE_SECONDS)  # type: ignore[misc]
                 durable = f"d{number}"
                 one = await client.subscribe(**where, selector=selector, durable=durable, ack="client", window=100)
                 tasks.append(asyncio.create_task(consume(one, name, ledger)))
@@ -211,11 +213,10 @@ async def readers(rolled: Rolled, ledger: Ledger, *, typed: bool) -> Any:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _knows(client: Client, *, typed: bool) -> bool:
-    if not typed:
-        return True
+async def _knows(client: Client) -> bool:
+    """True if the broker of this client finds the event type in its network."""
     with suppress(TidingsError):
-        return any(one.name == EVENT for one in await client.types())
+        return bool(await client.get_type(EVENT))
     return False
 
 
