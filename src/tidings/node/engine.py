@@ -107,8 +107,8 @@ class Engine:
         return self.node.tracking.recorder
 
     def recover(self, now: Now, recovered: Recovered, recent: Iterable[bytes] = ()) -> None:
-        """Stand where the store says the broker stood; before the first step. `recent`: the messages of
-        `publish_dedup.recent_seqs`, so that one that is sent again is known."""
+        """Stand where the store says the broker stood; before the first step. `recent`:
+        `publish_dedup.recent_ids`, so that a message that is sent again is known."""
         self.node.recover(recovered, now.steady_ms)
         self.node.mailbox_service.publish_dedup.recover(recent)
 
