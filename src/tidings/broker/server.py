@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import Random
 from typing import assert_never
@@ -356,6 +357,7 @@ class Broker:
             now = now_ms()
             steps.do("stalled connections", self.forwarder.check_stalls, now)
             steps.do("heartbeats", self.clients.send_heartbeats, now)
+            steps.do("missing heartbeats", partial(self.clients.check_silence, brisk=True), now, self.limits)
             steps.do("tracking", self.step, inputs.TrackingTick())
             if ticks % 4 == 0:
                 steps.do("mailboxes", self.step, inputs.Tick())
