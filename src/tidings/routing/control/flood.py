@@ -21,7 +21,7 @@ An empty difference renews the lifetime at little cost. Compare OSPF (RFC 2328, 
 Use: `publish` what this router has to say; give `receive` the Flood… messages; take `Deliver` effects.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
@@ -33,6 +33,7 @@ from tidings.routing.control.single_timer import SingleTimer
 from tidings.routing.effects import Deliver, Effect, Report, Router, Send
 
 Key: TypeAlias = tuple[int, Router]  # topic, origin
+Whole: TypeAlias = bytes | Callable[[], bytes]
 NOTHING = Version(0, 0)  # older than everything
 LOG_ITEMS_MAX = 64
 ITEMS_MAX = 1 << 17  # origins × topics; beyond it newcomers are not taken up
@@ -73,7 +74,7 @@ class Flood:
         self.options = options or FloodOptions()
         self.alarm = SingleTimer(timer)
         self._logs: dict[Key, _Log] = {}
-        self._whole: dict[int, bytes] = {}  # by topic: this router's own state
+        self._whole: dict[int, Whole] = {}  # by topic: this router's own state
         self._renew_at: dict[int, float] = {}
         # What each neighbour has not acknowledged, and when to repeat it.
         self._unacked: dict[Router, dict[Key, dict[Version, tuple[FloodItem, float]]]] = {}
@@ -93,14 +94,17 @@ class Flood:
 
     # The doors.
 
-    def publish(self, now: float, topic: int, whole: bytes, difference: bytes | None = None) -> list[Effect]:
-        """This router's state under a topic is now `whole`; `difference` leads there from the state before."""
+    def publish(self, now: float, topic: int, whole: Whole, difference: bytes | None = None) -> list[Effect]:
+        """This router's state under a topic is now `whole`, or what this returns until it is published again, for a
+        state that it takes long to encode; `difference` leads there from the state before."""
         log = self._logs.get((topic, self.router))
         continues = log is not None and log.version.incarnation == self.incarnation
         full = difference is None or log is None or not continues or len(log.items) >= self.options.log_items_max
         self._whole[topic] = whole
         sequence = log.version.sequence + 1 if log else 1
-        payload = whole if full or difference is None else difference
+        payload = difference
+        if full or payload is None:
+            payload = whole if isinstance(whole, bytes) else whole()
         version = Version(self.incarnation, sequence)
         item = FloodItem(topic, self.router, version, self.options.lifetime_ms, full, payload)
         self._renew_at[topic] = now + self.options.renew_ms
