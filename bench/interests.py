@@ -3,9 +3,9 @@
     python -m bench.interests [--subscriptions 100000] [--forms list range box prefix] [--seed 1] [--save]
 
 Watch lists, ranges, geographical boxes and prefixes, a quarter each, arrive at one broker of a line of five in blocks.
-Measured: the processor time of each broker for them (from /proc, of all its threads), what its links carried, how much
-memory it took, and how long after the last one a message that only this one wants arrives from the farthest broker.
-Beside the bytes of links stand those of the exact filters on every link: what plain flooding of them would take.
+Measured: the processor time of each broker for them (from /proc, of all its threads, less what it takes at rest), what
+its links carried, how much memory it took, and how long after the last one a message that only this one wants arrives
+from the farthest broker. Beside the bytes of links stand those of one exact filter.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from tidings.protocols.native.requests import encode_hello, encode_request
 
 FORMS = ("list", "range", "box", "prefix")
 BROKERS, BLOCK, SYMBOLS = 5, 1000, 10_000
-PROBE_SECONDS, SETTLE_SECONDS, WAIT_SECONDS = 0.02, 5.0, 900.0
+PROBE_SECONDS, SETTLE_SECONDS, IDLE_SECONDS, WAIT_SECONDS = 0.02, 5.0, 10.0, 900.0
 TOPIC = "events.all"
 
 
@@ -203,20 +203,29 @@ def measure(subscriptions: int, forms: list[str], seed: int, routing: Routing, b
     found.filter_bytes = round(exact_bytes(subscriptions, forms, seed), 1)
     with tempfile.TemporaryDirectory() as folder, Network(Path(folder), routing, brokers) as network:
         network.quiet()
+        rested, start = network.look(), time.monotonic()
+        time.sleep(IDLE_SECONDS)
         before, seen = network.look(), network.seen()
+        idle = [
+            (cpu - earlier) / (time.monotonic() - start) for (cpu, _), (earlier, _) in zip(before, rested, strict=True)
+        ]
+        start = time.monotonic()
         after, seen_after = asyncio.run(_load(network, found, requests(subscriptions, forms, Random(seed))))
+        idle = [rate * (time.monotonic() - start) for rate in idle]
         found.lost_links = 2 * (brokers - 1) - sum(len(one["links"]) for one in seen_after)
     sent = [sum(link["sent_bytes"] for link in one["links"].values()) for one in (*seen, *seen_after)]
     carried = sum(sent[brokers:]) - sum(sent[:brokers])
     found.link_bytes = round(carried / max(1, brokers - 1) / subscriptions, 1)
     rows = [
         {
-            "cpu_us": round((cpu - cpu_before) / subscriptions * 1e6, 2),
+            "cpu_us": round((cpu - cpu_before - rest) / subscriptions * 1e6, 2),
             "memory_mib": round((resident - resident_before) / 2**20, 1),
             "resident_mib": round(resident / 2**20, 1),
             "rows": one["scheme"].get("rows", 0),
         }
-        for (cpu, resident), (cpu_before, resident_before), one in zip(after, before, seen_after, strict=True)
+        for (cpu, resident), (cpu_before, resident_before), rest, one in zip(
+            after, before, idle, seen_after, strict=True
+        )
     ]
     found.advertising, found.others = rows[0], rows[1:]
     return found
