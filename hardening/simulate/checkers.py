@@ -11,7 +11,7 @@ from tidings.model.destination import DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.node.clients.subscription_plan import predicate_of
-from tidings.routing.bdrp.interests import LocalInterests
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.sim.brokers import TOPIC, Brokers, SimulatedPublication, Subscriber
 from tidings.tracking.query.path import Path
 

@@ -55,8 +55,9 @@ from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
 from tidings.overlay.pan.machine import TIMER as PAN_TIMER
 from tidings.overlay.pan.messages import Changed, PanAnswered, PanArrived, Unanswered
+from tidings.routing.bdrp.parts import topic_of
 from tidings.routing.control.codec import decode
-from tidings.routing.control.messages import Datagram, FloodAck, FloodItem, FloodSummary, SchemeMessage, Taken, Topic
+from tidings.routing.control.messages import Datagram, FloodAck, FloodItem, FloodSummary, SchemeMessage, Taken
 from tidings.routing.control.pan_codec import SCHEME as PAN
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
@@ -86,7 +87,7 @@ class Network:
         self._plane, self._rng = plane, rng
         self.clock = LinkClock()
         self._channels = LinkChannels(plane)
-        self._notes = NetworkNotes(settings.encoding)
+        self._notes = NetworkNotes()
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self.first_sync = FirstSync(plane, settings, store_and_forward)
         self._arrange(incarnation)
@@ -137,9 +138,11 @@ class Network:
                 self.scheme_forwarding.events.own(chain)
         remembered = list(noted_interests(recovered.notes))
         self.first_sync.recover(recovered.notes, remembers=bool(remembered))
-        for router, interests in remembered:
-            for known in (interests, None):  # known, and not heard of for now
-                self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, router, True, known)))
+        for router, part, payloads in remembered:
+            for number, payload in enumerate(payloads):
+                self._routed(self.scheme.learn(now, Deliver(topic_of(part), router, number == 0, payload)))
+        for router in {router for router, _, _ in remembered}:  # known, and not heard of for now
+            self._routed(self.scheme.learn(now, Deliver(topic_of(0), router, True, None)))
 
     def incarnation_note(self) -> Note:
         """The next life is later than this one, and than whoever spoke in its name."""
@@ -290,7 +293,7 @@ class Network:
 
     def note_interests(self, journal: Journal) -> None:
         """Write down which interests of other brokers changed: before a batch leaves, and about once a second."""
-        self._notes.note_interests(journal, self.scheme.predicates)
+        self._notes.note_interests(journal, self.scheme.payloads)
 
     def tick(self, now_ms: int, journal: Journal) -> None:
         """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
