@@ -12,8 +12,6 @@ from tidings.model.message_id import MessageId
 from tidings.tracking.draw.text import why_text
 from tidings.tracking.query.path import Hop, Path
 
-ID_DIGITS = 32
-
 
 class TracePane:
     def __init__(self, session: ConsoleSession) -> None:
