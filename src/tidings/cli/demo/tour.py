@@ -49,7 +49,7 @@ def show_matching(stage: Stage) -> None:
     last = points[-1]
     found = f"{last.indexed_us:.1f} µs a message, {last.linear_us / last.indexed_us:.0f} times faster than a scan"
     stage.find(f"matching against {last.conjunctions:,} conjunctions", found)
-    stage.highlight(f"{last.indexed_us:.1f} µs", f"to find a message's receivers among {last.conjunctions:,} conditions")
+    stage.highlight(f"{last.indexed_us:.1f} µs", f"to find a message's receivers by {last.conjunctions:,} conditions")
     texts = [
         "A subscriber states a selector, such as stock = 'XYZ' AND price > 20. For each message the broker must find "
         "all whose selector holds. An index over attributes and values makes that nearly independent of their number.",
