@@ -7,7 +7,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +17,7 @@ from tidings.broker.security.guard import Guard
 from tidings.broker.server import Broker
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.delivery.store import MemoryStore, Store
+from tidings.extras import installed
 from tidings.node.clients.admission import Admission
 from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
@@ -168,7 +168,7 @@ class BrokerThread:
             self.stomp_port = await local.broker.listen(ListenerSettings(StompSession, port=0))
             web = ListenerSettings(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
             self.websocket_port = await local.broker.listen(web)
-            if find_spec("proton"):
+            if installed("proton"):
                 from tidings.protocols.amqp.session import AmqpSession
 
                 amqp = ListenerSettings(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
