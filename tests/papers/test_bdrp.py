@@ -25,7 +25,8 @@ from tidings.model.values import Kind, Value
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay.topology.generate import barabasi_albert, line, square_diagonal
 from tidings.overlay.topology.graph import Graph, shortest_path
-from tidings.routing.bdrp.interests import InterestEncoding, LocalInterests
+from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.sim.brokers import Brokers
 
 SEEDS = range(8)

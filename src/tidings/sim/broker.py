@@ -17,7 +17,7 @@ from tidings.node import effects as nfx
 from tidings.node import inputs
 from tidings.node.clients.admission import Admission
 from tidings.node.clients.client_sessions import ClientOptions
-from tidings.node.clients.publish_dedup import recent_seqs
+from tidings.node.clients.publish_dedup import recent_ids
 from tidings.node.engine import REQUESTS_MAX, Engine
 from tidings.node.inputs import Input, Now
 from tidings.node.network.network import Network
@@ -125,7 +125,7 @@ class SimBroker:
     def start(self, now: float) -> list[Any]:
         at = self._now(now)
         recovered = self._host.store.recover()
-        self.engine.recover(at, recovered, self._host.store.read(recent_seqs(recovered)))
+        self.engine.recover(at, recovered, recent_ids(self._host.store, recovered))
         stored_ms = self._records.archive.stored_ms(self._router)
         self.engine.start_tracking(at, self._records.changes, stored_ms)
         self._out.append(fx.SetTimer("tick", now + TICK_MS))

@@ -79,11 +79,6 @@ class SimulatedPublication:
     committed: Callable[[], bool] | None = None  # of a transaction
 
     @property
-    def stored_again(self) -> bool:
-        """Its publisher sent it again to a broker that had restarted and no longer knew it."""
-        return len({client.life for client in self.clients}) > 1
-
-    @property
     def accepted(self) -> bool:
         if self.committed is not None:
             return self.committed()

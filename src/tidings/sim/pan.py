@@ -99,6 +99,8 @@ class PanNetwork(Adapter[Pan, PanOutcome]):
         self._ids.discard(self.nodes[router].me.id)
         self.harness.crash(str(router))
 
+    # --- keys -----------------------------------------------------------------------------------------------------
+
     def closest(self, key: int) -> Router:
         """The truth: who of all nodes alive is numerically closest to the key."""
         return min(self.nodes, key=lambda one: (self.space.distance(self.nodes[one].me.id, key), self.nodes[one].me.id))

@@ -21,8 +21,8 @@ from tidings.node.network.settings import NetworkSettings
 from tidings.node.requests import Advertise, Request, Unadvertise
 from tidings.overlay import effects as fx
 from tidings.overlay.topology.graph import Graph
-from tidings.routing.bdrp import scheme as bdrp
-from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_advertisement
+from tidings.routing.bdrp.advertisement import Change, encode_advertisement
+from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.bdrp.scheme import BdrpOptions
 from tidings.routing.control.flood import FloodOptions
 from tidings.routing.control.messages import FloodItem, Topic, Version
@@ -466,9 +466,9 @@ def test_messages_of_one_moment_have_ids_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("vectors", [True, False])
-def test_who_wants_more_than_can_be_told_misses_nothing(vectors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bdrp, "WHOLE_BYTES_MAX", 16)
-    brokers = line(encoding=InterestEncoding(Encoding(), vectors=vectors))
+def test_who_wants_more_than_can_be_told_misses_nothing(vectors: bool) -> None:
+    little = BdrpOptions(first_bytes_max=16)
+    brokers = line(encoding=InterestEncoding(Encoding(), vectors=vectors), bdrp=little)
     subscribers = [brokers.subscribe(3, f"x = {number}") for number in range(4)]
     brokers.calendar.run(until=3000)
     for number in range(5):

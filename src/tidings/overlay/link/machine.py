@@ -25,7 +25,16 @@ from typing import assert_never
 from tidings.errors import UsageError
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import LinkEffect
-from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome, check
+from tidings.overlay.link.greeting import (
+    Goodbye,
+    Greeting,
+    LinkPing,
+    Pong,
+    Refuse,
+    Welcome,
+    check,
+    shortcomings,
+)
 from tidings.overlay.link.link_table import LIVE, TRANSITIONS, LinkState, Trigger
 
 NUMBER = "E_LINK_NUMBER"  # a broker was refused since another one has its number
@@ -296,7 +305,8 @@ class Link:
         self._due = {"ping": now}
         self._watch()
         up = fx.LinkUp(self.peer.router, self.peer.incarnation, self.latency_ms)
-        return [up, *self._tick(now)]
+        reports = [fx.Report("E_LINK_DIFFERS", _shown(text)) for text in shortcomings(self._greeting, self.peer)]
+        return [up, *reports, *self._tick(now)]
 
     def _fall(self, now: float, trigger: Trigger, reason: str, code: str = "LINK_DOWN") -> list[LinkEffect]:
         """Leave for DOWN or CLOSED; what was known of the peer's state is forgotten."""

@@ -13,13 +13,14 @@ True
 """
 
 import hashlib
+from collections.abc import Hashable
 
 from tidings.errors import CodecError
 from tidings.matching.categories import UNSPOKEN
 from tidings.matching.graded import EDGE_BYTES_MAX, LEVELS_MAX
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import TOPIC_ATTRIBUTE
-from tidings.model.predicate import Conjunction, Predicate
+from tidings.model.predicate import Predicate
 
 MARK_BYTES = 8
 
@@ -100,9 +101,15 @@ def all_lossless(predicate: Predicate, *, graded: bool) -> bool:
     return all(lossless(constraint, graded=graded) for one in predicate.conjunctions for constraint in one)
 
 
-def common_lossless(predicate: Predicate, *, graded: bool) -> Conjunction:
-    """Constraints that every conjunction of a predicate has and of which encoding loses nothing."""
+def members(predicate: Predicate, row: bytes) -> frozenset[Hashable]:
+    """Constraints that whatever matches the predicate fulfils; if these are not all that it asks for, its row as well,
+    so that it makes no other filter needless.
+
+    >>> narrow = Predicate.of(Constraint("price", Op.GT, 20), Constraint("stock", Op.EQ, "XYZ"))
+    >>> members(Predicate.of(Constraint("price", Op.GT, 20)), b"wide") <= members(narrow, b"narrow")
+    True
+    """
     first, *others = predicate.conjunctions
-    return Conjunction(
-        one for one in first if lossless(one, graded=graded) and all(one in conjunction for conjunction in others)
-    )
+    if others:
+        return frozenset(first).intersection(*others) | {row}
+    return frozenset((*first, row)) if predicate.residual is not None else frozenset(first)

@@ -13,7 +13,7 @@ The machine thinks in trees, ids and advertisements; a node in links and predica
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import cast
 
 from tidings.kernel.codec import MessageBatch
@@ -79,8 +79,11 @@ class CoveringScheme:
     # --- the face of all schemes ----------------------------------------------------------------------------------
 
     @property
-    def predicates(self) -> Mapping[Router, set[bytes]]:
+    def predicates(self) -> Mapping[Router, Set[bytes]]:
         return self._bdrp.predicates
+
+    def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
+        return self._bdrp.payloads(router)
 
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()

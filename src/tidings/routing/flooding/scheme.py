@@ -8,7 +8,7 @@ Advertisement is B-DRP's. Only the tables differ: rows lead to neighbours, not t
 from link-state unicast, and is looked at again every `REFRESH_MS`, since links that no route uses matter here too.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from tidings.model.predicate import Predicate
 from tidings.routing.bdrp.interests import InterestEncoding
@@ -45,10 +45,14 @@ class Flooding:
         self._tables = tables
         self._links = links
         self._installed: dict[Router, set[bytes]] = {}
+        self._looked: tuple[Mapping[Router, Mapping[Router, int]], int] = {}, -1  # what `_installed` was made from
 
     @property
-    def predicates(self) -> Mapping[Router, set[bytes]]:
+    def predicates(self) -> Mapping[Router, Set[bytes]]:
         return self._bdrp.predicates
+
+    def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
+        return self._bdrp.payloads(router)
 
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
@@ -83,11 +87,14 @@ class Flooding:
 
     def _refresh(self) -> None:
         links = self._links()
+        if (links, self._bdrp.changes) == self._looked:
+            return
+        self._looked = {router: dict(ends) for router, ends in links.items()}, self._bdrp.changes
         wanted: dict[Router, set[bytes]] = {}
         for neighbour in links.get(self._router, {}):
             rows: set[bytes] = set()
             for router in behind(links, self._router, neighbour):
-                rows |= self._bdrp.predicates.get(router, set())
+                rows.update(self._bdrp.predicates.get(router, ()))
             wanted[neighbour] = rows
         for neighbour in self._installed.keys() - wanted.keys():
             self._tables.forget(neighbour)

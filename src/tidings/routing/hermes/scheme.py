@@ -14,7 +14,7 @@ This stands between:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import assert_never, cast
 
 from tidings.errors import CodecError, TidingsError
@@ -85,8 +85,11 @@ class HermesScheme:
     # --- the face of all schemes ----------------------------------------------------------------------------------
 
     @property
-    def predicates(self) -> Mapping[Router, set[bytes]]:
+    def predicates(self) -> Mapping[Router, Set[bytes]]:
         return self._bdrp.predicates
+
+    def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
+        return self._bdrp.payloads(router)
 
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()

@@ -21,13 +21,9 @@ from tidings.model.selector import Selector
 from tidings.model.selector.program import run
 from tidings.model.values import Value
 from tidings.routing.bdrp import filter_rows
-from tidings.routing.bdrp.interests import (
-    Change,
-    InterestEncoding,
-    LocalInterests,
-    decode_change,
-    encode_change,
-)
+from tidings.routing.bdrp.advertisement import Change, decode_change, encode_change
+from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.local_interests import LocalInterests
 
 ENCODINGS = {
     "graded": InterestEncoding(Encoding(grade=GradedGrade()), vectors=False, exact=True),
