@@ -99,6 +99,10 @@ class PanNetwork(Adapter[Pan, PanOutcome]):
         self._ids.discard(self.nodes[router].me.id)
         self.harness.crash(str(router))
 
+    def leave(self, router: Router) -> None:
+        self.do(router, self.nodes[router].leave(self.calendar.now))
+        self.crash(router)
+
     # --- keys -----------------------------------------------------------------------------------------------------
 
     def closest(self, key: int) -> Router:
