@@ -44,7 +44,6 @@ from tidings.broker.tuning.gc_tuning import collect_seldom
 from tidings.errors import ConfigError, TidingsError
 from tidings.extras import install_command, installed
 from tidings.kernel.heap import keep_large_blocks
-from tidings.node.inputs import ForgetBroker
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
 from tidings.store.sqlite.store import SqliteStore
@@ -137,8 +136,8 @@ class BrokerMain:
         broker = self._broker
         if not self.configuration.metrics.api:
             return {}
-        guard, forget = (lambda: broker.login.guard), (lambda router: broker.step(ForgetBroker(router)))
-        control = BrokerControl(broker.view, guard, broker.end_client, self.check, self.reload, forget)
+        guard = lambda: broker.login.guard  # noqa: E731
+        control = BrokerControl(broker.view, guard, broker.end_client, self.check, self.reload, broker.step)
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
 
     def _open_store(self) -> SqliteStore:

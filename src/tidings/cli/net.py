@@ -166,6 +166,26 @@ def forget(
 
 @app.command()
 @manages
+def release(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    *,
+    access: ManagementAccess,
+) -> None:
+    """Make a running broker whose store was replaced give the messages it holds to its subscribers.
+
+    Call it when all durable subscriptions are there again: what matches none of them is lost.
+
+    Example: tidings net release --url http://127.0.0.1:8700
+    """
+    found = access.open().ask("POST", "network", "held", "release", body={})
+    if as_json:
+        typer.echo(found_json(found))
+    else:
+        typer.echo(f"{found['released']} held messages go to subscribers, marked as redelivered")
+
+
+@app.command()
+@manages
 def explain(
     destination: Annotated[str, typer.Argument(help="The topic of the message.")],
     attributes: Annotated[str, typer.Option(help="Its attributes, a JSON object.")] = "{}",

@@ -145,6 +145,7 @@ class Engine:
                 | inputs.StopLinks()
                 | inputs.PeersChanged()
                 | inputs.ForgetBroker()
+                | inputs.ReleaseHeld()
                 | fx.Lost()
                 | fx.Authenticated()
                 | fx.Denied()
@@ -246,6 +247,8 @@ class Engine:
                 network.change_peers(now.steady_ms, dials, costs)
             case inputs.ForgetBroker(router):
                 network.forget(now.steady_ms, router)
+            case inputs.ReleaseHeld():
+                network.held_copies.confirm()
             case fx.Lost():
                 links.lost(now, incoming)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():

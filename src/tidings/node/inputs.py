@@ -222,6 +222,11 @@ class PeersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseHeld:
+    """An operator says that what is held since the store was replaced may go to subscribers."""
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetBroker:
     """This broker was removed for good: nothing waits for it any longer."""
 
@@ -244,6 +249,7 @@ LinkInput: TypeAlias = (
     | StopLinks
     | PeersChanged
     | ForgetBroker
+    | ReleaseHeld
     | fx.Lost
     | fx.Authenticated
     | fx.Denied

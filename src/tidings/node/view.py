@@ -60,6 +60,7 @@ class NetworkView:
     scheme_counts: Mapping[str, int]
     pan: Mapping[str, Any]
     synchronised: bool  # interests of the network are known, or were in an earlier run
+    takes_persistent: bool  # they are not refused until then
     contested: bool  # another broker that was there before has the same id
     awaited: frozenset[Router]  # persistent messages wait for these
     in_transit: int
@@ -132,6 +133,7 @@ def _network_view(network: Network) -> NetworkView:
         dict(network.scheme.counts()),
         {} if network.pan is None else network.pan.status(),
         network.first_sync.done,
+        network.first_sync.takes,
         network.clock.now < network.flood.contested_until,
         frozenset(store_and_forward.waiting_for()),
         len(store_and_forward),

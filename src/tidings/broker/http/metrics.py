@@ -103,11 +103,12 @@ class Metrics:
 
     def health(self) -> HttpPage:
         """200 while the broker serves clients, otherwise 503; a store that refuses or is slow, and messages that are
-        held because the store was replaced, are reported with status 200. If `live` is false, only a restart helps."""
+        held because the store was replaced, are reported with status 200, as are interests of the network that are not
+        known yet, if messages are stored meanwhile. If `live` is false, only a restart helps."""
         broker = self._view()
         ended = broker.failure
         network = broker.engine.network()
-        fits = network is None or (network.synchronised and not network.contested)
+        fits = network is None or (network.takes_persistent and not network.contested)
         ready = broker.ready and not ended and fits
         state = {
             "live": not ended,

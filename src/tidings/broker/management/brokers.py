@@ -11,6 +11,7 @@ from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
+from tidings.node.inputs import ForgetBroker, ReleaseHeld
 from tidings.node.requests import Trace
 from tidings.tracking.draw.jaeger import to_jaeger
 from tidings.tracking.query.path_json import from_json
@@ -78,10 +79,19 @@ async def forget_broker(call: Call) -> dict[str, Any]:
         raise UsageError("E_BROKER_UNKNOWN", f"this broker remembers nothing of broker {router}")
     if router in network.routes:
         raise UsageError("E_BROKER_REACHABLE", f"broker {router} can be reached: stop it first")
-    call.control.forget(router)
+    call.control.order(ForgetBroker(router))
     after = call.control.view().engine.network()
     assert after is not None
     return {"forgotten": router, "dropped": after.copies_abandoned - network.copies_abandoned}
+
+
+async def release_held(call: Call) -> dict[str, Any]:
+    call.check_administer()
+    network = call.control.view().engine.network()
+    if network is None or not network.copies_held:
+        raise UsageError("E_NOTHING_HELD", "this broker holds no messages since its store was replaced")
+    call.control.order(ReleaseHeld())
+    return {"released": network.copies_held}
 
 
 async def explain(call: Call) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from tidings.broker.management.session import ManagementConnection
 from tidings.broker.security.guard import Guard
 from tidings.errors import SecurityError
 from tidings.node.clients.subscriptions import EVERYTHING
+from tidings.node.inputs import ForgetBroker, ReleaseHeld
 from tidings.node.protocol_session import Inspect
 
 
@@ -24,7 +25,7 @@ class BrokerControl:
     end_client: Callable[[int, str, str], None]
     check: Callable[[], Awaitable[list[str]]]
     reload: Callable[[], Awaitable[list[str]]]
-    forget: Callable[[int], None]  # a broker of the network that was removed for good
+    order: Callable[[ForgetBroker | ReleaseHeld], None]  # of an operator, to the network
 
 
 @dataclass(frozen=True, slots=True)

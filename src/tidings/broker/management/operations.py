@@ -191,6 +191,15 @@ OPERATIONS = (
         (Parameter("router", "path", "integer", "Its broker id.", minimum=1, maximum=(1 << 32) - 1),),
         ("forgotten", "dropped"),
     ),
+    Operation(
+        "POST",
+        "/network/held/release",
+        "releaseHeld",
+        "Give the messages that are held since the store was replaced to the subscribers there are now.",
+        ADMINISTER,
+        brokers.release_held,
+        returns=("released",),
+    ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
     Operation(
         "POST",

@@ -23,7 +23,6 @@ from tidings.client import Subscription, connect
 from tidings.delivery.policy import Overflow, QueuePolicy
 from tidings.errors import ConnectionLostError
 from tidings.model.destination import DestinationPattern
-from tidings.node.inputs import ForgetBroker
 from tidings.node.limits import BrokerLimits
 from tidings.testing.local_broker import Local, local_broker, run
 
@@ -79,8 +78,8 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
 
     async with local_broker(guard=guard, limits=limits) as here:
         broker = here.broker
-        guarded, forget = (lambda: broker.login.guard), (lambda router: broker.step(ForgetBroker(router)))
-        control = BrokerControl(broker.view, guarded, broker.end_client, check, reload, forget)
+        guarded = lambda: broker.login.guard  # noqa: E731
+        control = BrokerControl(broker.view, guarded, broker.end_client, check, reload, broker.step)
         endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
         port = await endpoint.start("127.0.0.1", 0)
         try:
@@ -337,6 +336,7 @@ def test_requests_of_foreign_web_pages_are_refused() -> None:
         ("POST", "/queues/a/purge", {"messages": [1] * 300}, (400, "E_API_PARAMETER")),
         ("DELETE", "/queues/a?force=yes", None, (400, "E_API_PARAMETER")),
         ("DELETE", f"/connections/{1 << 40}", None, (400, "E_API_PARAMETER")),
+        ("POST", "/network/held/release", {}, (409, "E_NOTHING_HELD")),
     ],
 )
 def test_what_is_wrong_with_a_request_is_said(method: str, path: str, body: object, expected: tuple[int, str]) -> None:
