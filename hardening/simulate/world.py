@@ -198,8 +198,8 @@ class World:
             return
         forgetting = [one for one in self.mailboxes if one.router in self.forgetful]
         for router in {one.router for one in self.mailboxes}:
-            sent = [one for one in self.brokers.publications if one.router == router and one.persistent and one.clients]
-            for one in sent[-SENT_AGAIN:]:
+            promised = [one for one in self.brokers.publications if one.router == router and one.persistent]
+            for one in [one for one in promised if one.clients and one.accepted][-SENT_AGAIN:]:
                 if not any(box.router != router and box.wants(one) for box in forgetting):
                     self.brokers.publish_again(one)
 
