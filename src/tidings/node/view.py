@@ -68,6 +68,7 @@ class NetworkView:
     copies_duplicate: int
     copies_abandoned: int
     copies_held: int
+    store_behind: bool  # the store is older than what neighbours know of it
 
 
 class View:
@@ -141,4 +142,5 @@ def _network_view(network: Network) -> NetworkView:
         store_and_forward.duplicates,
         store_and_forward.abandoned,
         len(network.held_copies),
+        network.store_age.behind,
     )

@@ -121,6 +121,8 @@ class Metrics:
             state |= {"synchronised": network.synchronised, "duplicate_id": network.contested}
             if network.copies_held:
                 state["held"] = network.copies_held
+            if network.store_behind:
+                state["store_behind"] = True
         if ended:
             state["failure"] = ended
         return HttpPage(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
@@ -223,6 +225,8 @@ def _network(text: _Text, broker: BrokerView) -> None:
     )
     meaning = "Persistent messages held because the store was replaced (network.empty_store)."
     text.add("held_messages", "gauge", meaning, network.copies_held)
+    meaning = "1 if the store is older than what other brokers know of it, as after a restored backup."
+    text.add("store_behind", "gauge", meaning, int(network.store_behind))
     counts = copy_counts(broker, network)
     text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
     fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]

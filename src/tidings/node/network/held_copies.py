@@ -62,6 +62,7 @@ class HeldCopies:
         self._box = 0  # the number under which the store keeps them
         self._fresh = False  # the store is new, and nobody has subscribed here since
         self._noted = False  # the store says so
+        self._new = False  # nothing was ever written to it when this run began
         self._holding = False
         self._since: float | None = None  # when holding began in this run, by the links' clock
         self._confirmed = False  # by an operator
@@ -75,6 +76,7 @@ class HeldCopies:
 
     def recover(self, recovered: Recovered, *, new: bool) -> None:
         """`new`: nothing was ever written to the store."""
+        self._new = new
         if new:
             self._journal.change(Note(FRESH_NOTE, b"1"))
         self._noted = new or FRESH_NOTE in recovered.notes
@@ -99,6 +101,13 @@ class HeldCopies:
         if self._noted:
             self._noted = False
             self._journal.later(Note(FRESH_NOTE, b""))
+
+    def replaced(self) -> bool:
+        """A neighbour knows an earlier store of this broker. True: this one is new in this run; holding begins with the
+        next copy, whoever has subscribed meanwhile."""
+        if self._new and self._options.policy is not EmptyStorePolicy.TAKE:
+            self._fresh = True
+        return self._new
 
     def takes(self) -> bool:
         """True if a copy that arrives is to be held."""
