@@ -223,6 +223,11 @@ class PeersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseHeld:
+    """An operator says that what is held since the store was replaced may go to subscribers."""
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetBroker:
     """This broker was removed for good: what waits for it goes to the queue, or is dropped."""
 
@@ -252,6 +257,7 @@ LinkInput: TypeAlias = (
     | PeersChanged
     | ForgetBroker
     | LeaveNetwork
+    | ReleaseHeld
     | fx.Lost
     | fx.Authenticated
     | fx.Denied
