@@ -102,7 +102,7 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	  --junitxml build/tsan/report.xml tests/unit/kernel/test_threads.py; status=$$?; \
 	  $(BIN)/python -m hardening.record $(HARDENING)/threads.json threads --tests build/tsan/report.xml; exit $$status
 
-audit: setup  ## known weaknesses in the locked versions, by a copy of osv.dev's advisories for PyPI (DATABASE=directory)
+audit: setup  ## known weaknesses in the locked versions (DATABASE=copy of osv.dev for PyPI), SQLite, CPython and OpenSSL
 	$(BIN)/python -m hardening.audit $(DATABASE) --results $(HARDENING)/audit.json
 
 docs: setup  ## build the documentation into build/docs, without warnings

@@ -72,6 +72,7 @@ class LoggedIn:
     connection: int
     hello: Hello
     principal: Principal
+    token: str = ""  # with which it can log in again
 
 
 @dataclass(frozen=True, slots=True)
