@@ -274,8 +274,11 @@ OPERATIONS = (
         (
             Parameter("id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40),
             Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
+            Parameter("why", "query", "string", "A subscriber: why it has the message, or not.", "", length_max=600),
+            Parameter("destination", "query", "string", "With why: where it was sent to.", "", length_max=255),
+            Parameter("attributes", "query", "string", "With why: its properties, a JSON object.", "", length_max=4096),
         ),
-        ("message", "hops"),
+        ("message", "hops", "reasons"),
     ),
     Operation(
         "GET",

@@ -32,6 +32,7 @@ from tidings.node.mailboxes.memory_limits import MemoryLimits
 from tidings.node.mailboxes.queue_limits import QueueLimits
 from tidings.node.plane import Plane
 from tidings.node.settings import NodeSettings
+from tidings.tracking.recording.losses import LossCause
 
 
 class MailboxService:
@@ -40,13 +41,15 @@ class MailboxService:
     ) -> None:
         self.message_cache = MessageCache(settings.messages_bytes_max)
         self.mailboxes = MailboxTable(plane, journal, self.message_cache, settings)
-        self.overflow = MemoryLimits(plane, self.mailboxes, backpressure, settings, outbox)
+        self.overflow = MemoryLimits(plane, self.mailboxes, backpressure, settings, outbox, self.lose)
         self.expiry = Expiry(self.message_cache, settings.pieces.expiry_messages, settings.pieces.expiry_page)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
         self.limits = QueueLimits(self, self.mailboxes, journal)
         self.publish_dedup = PublishDedup()
         self.attended: dict[Mailbox, None] = {}  # those with consumers
         self.expired = 0
+        self.records_losses = False
+        self.losses: list[tuple[Mailbox, LossCause, bytes]] = []  # since tracking took them: ids of messages
         self._journal, self._outbox = journal, outbox
         self._settings = settings
         self._next_seq = 1
@@ -301,6 +304,7 @@ class MailboxService:
                     mailbox.quota.arrived(seq)
                     self.limits.offered(mailbox, place, len(message))
             else:
+                self.lose(mailbox, seq, LossCause.DROPPED)
                 self.message_cache.release(seq)
         if stored:
             self.publish_dedup.recent.add(message[ID])
@@ -329,8 +333,14 @@ class MailboxService:
             self.dead_letters.bury(mailbox, places, EXPIRED)
             return
         for place in places:
+            self.lose(mailbox, place.seq, LossCause.EXPIRED)
             mailbox.finish(place.seq)
         self.finished(mailbox, [place.seq for place in places])
+
+    def lose(self, mailbox: Mailbox, seq: int, cause: LossCause) -> None:
+        """Nobody will get this from the mailbox; before it is finished there."""
+        if self.records_losses and (held := self.message_cache.get(seq)) is not None:
+            self.losses.append((mailbox, cause, held.message[ID]))
 
     def tick(self, now_ms: int) -> None:
         """About once a second: take out what is late, and look at all mailboxes that have consumers."""
