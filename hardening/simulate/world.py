@@ -6,17 +6,18 @@ from random import Random
 from hardening.simulate import checkers
 from hardening.simulate.choices import Choices
 from hardening.simulate.clients import QUEUE, Consumer, Mailbox, Transactor
+from hardening.simulate.fault_plans import healing
 from hardening.simulate.lasting import LastingEvents
 from hardening.simulate.moments import Moments
 from hardening.simulate.scenario import FAULTS_MS, SKEW_MS, random_scenario
 from hardening.simulate.sizes import forgets_ids
 from hardening.simulate.typed import REPAIR_MS, Typed
+from tidings.model.codec import ID
 from tidings.model.values import Value
-from tidings.sim.broker import ID
 from tidings.sim.brokers import Brokers, SimulatedPublication, Subscriber, no_loops
 from tidings.sim.client import SimClient
 from tidings.sim.driver import Trace
-from tidings.sim.faults import Crash, LoseHost, Reconfigure, Restart, Unclog, healing, inflict
+from tidings.sim.faults import Crash, LoseHost, Reconfigure, Restart, Unclog, inflict
 from tidings.sim.host import WRITE_MS
 from tidings.tracking.query.path import Path
 

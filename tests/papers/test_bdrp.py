@@ -7,6 +7,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
+from hardening.contracts.reference_forwarding import Forward, decode_forward, encode_forward
 from hardening.simulate.scenario import LINK
 
 from tidings.kernel.codec import encode_message
@@ -26,7 +27,6 @@ from tidings.overlay.topology.generate import barabasi_albert, line, square_diag
 from tidings.overlay.topology.graph import Graph, shortest_path
 from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.bdrp.local_interests import LocalInterests
-from tidings.routing.forwarding import Forward, decode_forward, encode_forward
 from tidings.sim.brokers import Brokers
 
 SEEDS = range(8)

@@ -1,4 +1,4 @@
-"""Bloom filters over message ids: the kernel's, with the face that `reference_bloom` has too.
+"""Bloom filters over message ids.
 
 >>> history = BloomFilter(bits=65536, hashes=16)
 >>> history.add(bytes(range(32)))

@@ -29,6 +29,7 @@ from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.mailboxes.message_loader import MessageLoader
 from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
 from tidings.node.mailboxes.sync_write import SyncWrite
+from tidings.node.network.diversions import Diversions
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.held_copies import HeldCopies
 from tidings.node.network.network import Network
@@ -88,7 +89,8 @@ def _make_network(
         held=held,
     )
     post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
-    return Network(plane, settings, store_and_forward, post, held, incarnation, rng)
+    diversions = Diversions(store_and_forward, service, journal)
+    return Network(plane, settings, store_and_forward, post, held, diversions, incarnation, rng)
 
 
 class Node:
@@ -139,6 +141,11 @@ class Node:
         self.sync_write = SyncWrite(journal, service, plane, self.tracking)
         self._dispatch = Dispatch(plane, service, self._request_handler.consuming, self.tracking)
         self._loader = MessageLoader(service, self._request_handler.queues, self.retaining, self.network, outbox)
+
+    def leave(self, now: float) -> None:
+        """Withdraw the interests of this broker from its network."""
+        assert self.network is not None
+        self.network.leave(now, self._observed.predicates())
 
     def _event_type_registry(self) -> EventTypeRegistry:
         if self.network is None:

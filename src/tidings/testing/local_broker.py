@@ -26,6 +26,7 @@ from tidings.node.clients.admission import Admission
 from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
 from tidings.protocols.amqp.session import AmqpSession
+from tidings.protocols.http.session import HttpSession
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
 from tidings.protocols.mqtt.websocket import MqttWebSocketSession
@@ -113,7 +114,7 @@ class BrokerThread:
         tracking: TrackingSettings | None = None,
     ) -> None:
         self.url = self.amqp = ""
-        self.port = self.stomp_port = self.websocket_port = self.amqp_port = self.mqtt_port = 0
+        self.port = self.stomp_port = self.websocket_port = self.amqp_port = self.mqtt_port = self.http_port = 0
         self.mqtt_websocket_port = self.mqtt_tls_port = 0
         self._settings = settings
         self._guard = guard
@@ -184,6 +185,10 @@ class BrokerThread:
             self.mqtt_websocket_port = await local.broker.listen(
                 ListenerSettings(MqttNativeSession, port=0, make_gateway=make_web, protocol="mqtt-websocket")
             )
+            http = ListenerSettings(
+                NativeSession, port=0, make_gateway=partial(HttpSession, ("https://pages.example",)), protocol="http"
+            )
+            self.http_port = await local.broker.listen(http)
             encrypted = ListenerSettings(MqttNativeSession, port=0, tls=self._mqtt_tls, make_gateway=make_mqtt)
             self.mqtt_tls_port = 0 if self._mqtt_tls is None else await local.broker.listen(encrypted)
             self.port, self.url = local.port, local.url

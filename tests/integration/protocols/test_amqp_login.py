@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hardening.support.certificates import Authority
 from proton import ConnectionException, Data, Delivery, Described, Message, symbol, ulong
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
@@ -33,7 +34,6 @@ from tidings.protocols.amqp.sasl import (
     sasl_frame,
 )
 from tidings.protocols.amqp.sections import decode_first
-from tidings.testing.certificates import Authority
 from tidings.testing.local_broker import BrokerThread
 
 SECONDS = 30

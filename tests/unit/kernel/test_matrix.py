@@ -4,13 +4,13 @@ import random
 
 import numpy as np
 import pytest
+from hardening.contracts.matrix import check_matrix
+from hardening.contracts.reference_matrix import ReferenceMatrix
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import UsageError
 from tidings.kernel.matrix import EncodedMatrix, Matrix, Vectors, as_numbers, as_vectors
-from tidings.kernel.reference_matrix import ReferenceMatrix
-from tidings.testing.contracts.matrix import check_matrix
 
 MAKERS = [EncodedMatrix, ReferenceMatrix]
 

@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from hardening.contracts.codec import random_message, random_predicate
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Conjunction, Predicate
 from tidings.model.values import Kind, Untyped, Value, equal
-from tidings.testing.contracts.codec import random_message, random_predicate
 
 GRADES: list[Grade] = [PlainGrade(), GradedGrade(), GradedGrade(pieces_max=1), GradedGrade(pieces_max=40)]
 NAMES = ["n", "s", "@topic", "JMSPriority", "JMSType"]

@@ -135,7 +135,12 @@ class NetworkTable:
         minimum=0,
         maximum=65536,
     )
-    hops_max: int = setting(_NETWORK.hops_max, "maximum number of links that a message crosses", minimum=1, maximum=255)
+    hops_max: int = setting(
+        _NETWORK.hops_max,
+        "maximum number of links that a message crosses; the same on every broker: linked brokers that differ warn",
+        minimum=1,
+        maximum=255,
+    )
     heartbeat_ms: float = setting(
         _LINK.heartbeat_ms,
         "interval between heartbeats; after six without an answer a link is down",

@@ -11,8 +11,6 @@ from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId
 from tidings.tracking.query.path import Hop, Path
 
-ID_DIGITS = 32
-
 
 class TracePane:
     def __init__(self, session: ConsoleSession) -> None:

@@ -99,7 +99,7 @@ class DeadLetters:
             if letter.destination == grave or again:
                 self._die_twice(mailbox, place, cause)
                 return
-            self.buried += self._relocate(_marked(letter, cause), grave, FinishMove(mailbox, place, cause))
+            self.buried += self._relocate(marked(letter, cause), grave, FinishMove(mailbox, place, cause))
 
     def _grave_of(self, mailbox: Mailbox) -> Destination:
         own = None if mailbox.quota is None else mailbox.quota.policy.dead_letters
@@ -142,7 +142,7 @@ class DeadLetters:
         return True
 
 
-def _marked(letter: Message, cause: str) -> Message:
+def marked(letter: Message, cause: str) -> Message:
     """With where it was sent to and what it died of, as far as there is room: a message may be full."""
     properties: dict[str, Value] = dict(letter.properties)
     for name, text in ((ORIGIN, str(letter.destination)), (CAUSE, cause)):

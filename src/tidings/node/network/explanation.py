@@ -15,7 +15,7 @@ from tidings.model.selector.program import run
 from tidings.node.network.network import Network
 from tidings.node.network.store_and_forward import UNKNOWN
 from tidings.overlay.effects import Router
-from tidings.routing.bdrp.filters import is_filter, predicate_of
+from tidings.routing.bdrp.filter_rows import is_filter, predicate_of
 from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.message_views import batch_of
 

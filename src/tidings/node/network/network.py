@@ -11,7 +11,7 @@ before it says Connected or Accepted, and closes it after Lost or Close.
 Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy as copy_of
 from dataclasses import replace
 from random import Random
@@ -21,6 +21,7 @@ from tidings.delivery.store import Note, Recovered
 from tidings.errors import CodecError, StoreError, TidingsError
 from tidings.kernel.events import Relayed
 from tidings.model.codec import decode_predicate
+from tidings.model.destination import Destination
 from tidings.node.completions import Copy
 from tidings.node.effects import LinkEffect as DriverEffect
 from tidings.node.encoded_message import expires_ms_of
@@ -28,6 +29,7 @@ from tidings.node.mailboxes.journal import Journal
 from tidings.node.network.absences import Absences
 from tidings.node.network.copy_numbers import CopyNumbers, new_epoch
 from tidings.node.network.datagrams import Datagrams
+from tidings.node.network.diversions import Diversions
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.first_sync import FirstSync
 from tidings.node.network.held_copies import HeldCopies
@@ -73,11 +75,13 @@ class Network:
         store_and_forward: StoreAndForward,
         event_custody: EventCustody,
         held_copies: HeldCopies,
+        diversions: Diversions,
         incarnation: int,
         rng: Random,
     ) -> None:
         self.settings, self.store_and_forward, self.event_custody = settings, store_and_forward, event_custody
-        self.held_copies = held_copies
+        self.held_copies, self.diversions = held_copies, diversions
+        self.leaving = False  # its interests are withdrawn
         self.out: list[DriverEffect] = []
         plane.join(settings.shape())
         self._plane, self._rng = plane, rng
@@ -179,10 +183,20 @@ class Network:
         """The other brokers that a message is sent to when it enters here."""
         return self._plane.destinations(message)
 
-    def forget(self, now: float, router: Router) -> None:
-        """Nothing waits any longer for a router that cannot be reached."""
+    def leave(self, now: float, predicates: Iterable[bytes]) -> None:
+        """Withdraw all interests, for good in this life: other brokers send nothing more, links stay."""
+        self.clock.at(now)
+        if not self.leaving:
+            self.leaving = True
+            for encoded in predicates:
+                self._routed(self.scheme.unsubscribe(self.clock.now, decode_predicate(encoded)))
+
+    def forget(self, now: float, router: Router, queue: Destination | None = None) -> None:
+        """Nothing waits any longer for a router that cannot be reached: it goes to this queue, or is dropped."""
         self.clock.at(now)
         if router not in self.unicast.reachable():
+            if queue is not None:
+                self.diversions.divert(router, queue)
             self._routed(self.scheme.forget(self.clock.now, router))
             self._give_up(router)
 
@@ -258,6 +272,8 @@ class Network:
         """The end of a turn: pass on what changed here, acknowledge, send."""
         for added, encoded, mailbox in interests:
             self.held_copies.subscribed()
+            if self.leaving:
+                continue
             change, predicate = self.scheme.subscribe if added else self.scheme.unsubscribe, decode_predicate(encoded)
             self._routed(change(self.clock.now, predicate))
             if mailbox and self.scheme_forwarding.events is not None:
@@ -267,6 +283,7 @@ class Network:
         self.relay_inbox.settle(now_ms)
         self.out += self.first_sync.check(self.flood, self.unicast, self.scheme)
         self.store_and_forward.pump(now_ms)
+        self.diversions.settle()
         self.scheme_forwarding.settle(now_ms)
 
     def note_types(self, journal: Journal) -> None:
@@ -286,6 +303,7 @@ class Network:
         if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
             journal.change(self.incarnation_note())
         self.store_and_forward.unpark()
+        self.diversions.tick()
         self.store_and_forward.expire(now_ms)
         self.relay_inbox.tick()
         self.store_and_forward.forget_silent(now_ms, 2 * self.settings.bdrp.retain_ms)
@@ -298,6 +316,8 @@ class Network:
 
     def _give_up(self, router: Router) -> None:
         """They were confirmed, so that somebody should hear of it."""
+        if router in self.diversions:
+            return
         if count := self.store_and_forward.abandon(router):
             told = f"broker {router} is given up: {count} persistent messages for it are dropped"
             self.out.append(Report("E_BROKER_GIVEN_UP", told))
@@ -329,8 +349,6 @@ class Network:
                 case fx.CloseLink(connection=connection):
                     self.out.append(effect)
                     self._forget_connection(connection)
-                case fx.PushBack() | fx.ReleaseLink():
-                    pass  # the plane keeps the books of what it sends
                 case fx.Dial() | fx.Authenticate() | fx.SetTimer() | fx.Report():
                     self.out.append(effect)
                 case _:
@@ -388,6 +406,7 @@ class Network:
                     self._channels.say(neighbour, message)
                 case Install(table=table):
                     self._absences.routed(self.clock.now, self.unicast.reachable())
+                    self.diversions.reachable(self.unicast.reachable())
                     self._routed(self.scheme.routed(self.clock.now, table))
                 case Deliver():
                     self._routed(self.scheme.learn(self.clock.now, effect))

@@ -25,8 +25,8 @@ UNSYNCHRONISED = ("hold", "refuse", "confirm")
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Must be the same everywhere: network, unicast, scheme, encoding, and under Hermes the interval of refreshes.
-    The rest may differ from broker to broker."""
+    """Must be the same everywhere: network, unicast, scheme, encoding, hops_max, and under Hermes the interval of
+    refreshes. The rest may differ from broker to broker."""
 
     router: Router
     network: str = "tidings"
@@ -76,6 +76,7 @@ class NetworkSettings:
 
     def greeting(self, incarnation: int) -> Greeting:
         same = [
+            ("hops_max", str(self.hops_max)),
             ("overlay", "static" if self.pan is None else "pan"),
             ("scheme", self.scheme),
             ("unicast", self.unicast),

@@ -13,6 +13,7 @@ from tidings.model.message_id import MessageId
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.session import Connection
 from tidings.node.effects import Inquire, Track
+from tidings.node.encoded_message import ID
 from tidings.node.network.network import Network
 from tidings.node.plane import TrackingPlane
 from tidings.node.tracing.searches import Tracing
@@ -28,7 +29,6 @@ from tidings.tracking.recording.recorder import (
     TrackingSettings,
 )
 
-ID = slice(4, 20)  # where a message has its id
 CONSUMER_IDLE_MS = 60_000
 SEVERAL_CONSUMERS = (MailboxKind.QUEUE, MailboxKind.SHARED, MailboxKind.SHARED_DURABLE)
 

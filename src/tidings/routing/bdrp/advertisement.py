@@ -17,7 +17,7 @@ from tidings.errors import CodecError
 from tidings.kernel.matrix import BITS_MAX
 from tidings.matching.encoding import SET_ELEMENTS_MAX
 from tidings.model.reader import Reader, put_varint, varint
-from tidings.routing.bdrp import filters
+from tidings.routing.bdrp import filter_rows
 from tidings.routing.bdrp.elements import ELEMENT_BYTES, elements
 
 FORM_BYTES = 8
@@ -76,14 +76,14 @@ def encode_change(change: Change, row_bytes: int) -> bytes:
     """The rows of an advertisement; `row_bytes` is 0 for sets of elements. Encoded rows first, then filters."""
     out = bytearray()
     for rows in (change.removed, change.added):
-        encoded = sorted(row for row in rows if not filters.is_filter(row))
+        encoded = sorted(row for row in rows if not filter_rows.is_filter(row))
         put_varint(out, len(encoded))
         for row in encoded:
             if not row_bytes:
                 put_varint(out, len(row) // ELEMENT_BYTES)
             out += row
     for rows in (change.removed, change.added):
-        exact = sorted(filters.predicate_of(row) for row in rows if filters.is_filter(row))
+        exact = sorted(filter_rows.predicate_of(row) for row in rows if filter_rows.is_filter(row))
         put_varint(out, len(exact))
         for predicate in exact:
             put_varint(out, len(predicate))
@@ -122,7 +122,7 @@ def _filters(reader: Reader) -> tuple[bytes, ...]:
         if predicate <= before:
             reader.fail("ROWS", "filters do not ascend", at)
         before = predicate
-        found.append(filters.filter_row(predicate))
+        found.append(filter_rows.filter_row(predicate))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ treats their router as one that asks for everything until it advertises again (s
 
 Encoding loses something: of a range, a pattern or a long list at least a part, of arithmetic everything; and messages
 must be encoded to be compared. Unless configured to encode everything, a router therefore advertises a subscription by
-its exact filter (filters.py), except a large one of which the encoding is smaller and loses nothing.
+its exact filter (filter_rows.py), except a large one of which the encoding is smaller and loses nothing.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from tidings.matching.encoding import Encoding
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.predicate import Predicate
 from tidings.overlay.link.greeting import ANY
-from tidings.routing.bdrp import filters
+from tidings.routing.bdrp import filter_rows
 from tidings.routing.bdrp.advertisement import FILTER_BYTES_MAX, FORM_BYTES
 from tidings.routing.bdrp.antichain import Antichain
 from tidings.routing.bdrp.elements import ELEMENT_BYTES, element_row, elements
@@ -76,17 +76,17 @@ class InterestEncoding:
 
     def _filter(self, predicate: bytes) -> bytes:
         key = self.encoding.key
-        return filters.filter_row(filters.sealed(predicate, key) if key else predicate)
+        return filter_rows.filter_row(filter_rows.sealed(predicate, key) if key else predicate)
 
     def opened(self, row: bytes) -> bytes:
         """The row as the kernel reads it: filters are sealed under the network's key."""
-        if not self.encoding.key or not filters.is_filter(row):
+        if not self.encoding.key or not filter_rows.is_filter(row):
             return row
-        return filters.filter_row(filters.opened(filters.predicate_of(row), self.encoding.key))
+        return filter_rows.filter_row(filter_rows.opened(filter_rows.predicate_of(row), self.encoding.key))
 
     def _fits(self, predicate: Predicate, bytes_max: int) -> bool:
         """Reports whether encoding loses nothing of a predicate, and takes at most this many bytes."""
-        if predicate.residual is not None or not filters.all_lossless(predicate, graded=self.graded):
+        if predicate.residual is not None or not filter_rows.all_lossless(predicate, graded=self.graded):
             return False
         sizes = (self.row_bytes or 1 + ELEMENT_BYTES * len(one) for one in predicate.conjunctions)
         return sum(sizes) <= bytes_max
@@ -108,10 +108,10 @@ class InterestEncoding:
         return set(kept)
 
     def members(self, row: bytes) -> frozenset[Hashable]:
-        """The elements of a row, or the bits of its vector that are set; of a filter its constraints (filters.py). A
-        row whose members are all in another makes that one needless."""
-        if filters.is_filter(row):
-            return filters.members(decode_predicate(filters.predicate_of(self.opened(row))), row)
+        """The elements of a row, or the bits of its vector that are set; of a filter its constraints (filter_rows.py).
+        A row whose members are all in another makes that one needless."""
+        if filter_rows.is_filter(row):
+            return filter_rows.members(decode_predicate(filter_rows.predicate_of(self.opened(row))), row)
         return self.carried(elements(row)) if not self.vectors else _bits(int.from_bytes(row, "little"))
 
     def carried(self, asked: Iterable[int]) -> frozenset[int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from tidings.routing.bdrp.advertisement import Change, decode_advertisement
-from tidings.routing.bdrp.filters import is_filter
+from tidings.routing.bdrp.filter_rows import is_filter
 from tidings.routing.effects import Router
 
 

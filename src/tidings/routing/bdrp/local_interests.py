@@ -16,7 +16,7 @@ from collections import Counter
 
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Conjunction, Predicate
-from tidings.routing.bdrp import filters
+from tidings.routing.bdrp import filter_rows
 from tidings.routing.bdrp.antichain import Antichain
 from tidings.routing.bdrp.interests import InterestEncoding
 
@@ -44,7 +44,7 @@ class LocalInterests:
         rows = self._rows[predicate] = self.encoding.rows(topics)
         self.unbounded += self._everything <= rows
         for row in rows:
-            self._minimal.add(row, filters.members(topics, row) if filters.is_filter(row) else None)
+            self._minimal.add(row, filter_rows.members(topics, row) if filter_rows.is_filter(row) else None)
 
     def remove(self, predicate: Predicate) -> None:
         self._counts[predicate] -= 1

@@ -15,7 +15,7 @@ True
 from collections.abc import Collection, Set
 
 from tidings.routing.bdrp.advertisement import Change
-from tidings.routing.bdrp.filters import is_filter
+from tidings.routing.bdrp.filter_rows import is_filter
 from tidings.routing.control.messages import Topic
 
 ROW_BYTES_MORE = 4  # of a row in an advertisement, beside the row itself

@@ -21,7 +21,7 @@ from tidings.errors import CodecError, UsageError
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.predicate import Predicate
 from tidings.model.reader import Reader, put_varint
-from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPing, Pong, Refuse, Welcome
+from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 from tidings.routing.control.messages import (
     Control,
     Datagram,
@@ -130,7 +130,6 @@ LAYOUTS: Layouts = {
     Goodbye: (4, (TEXT,)),
     LinkPing: (5, (U64,)),
     Pong: (6, (U64,)),
-    LinkCredit: (7, (U64,)),
     FloodItem: (16, (BYTE, U32, VERSION, U32, FLAG, BYTES)),
     FloodAck: (17, (BYTE, U32, VERSION)),
     FloodSummary: (18, (KNOWN, FLAG)),

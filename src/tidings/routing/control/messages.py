@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 from tidings.overlay.effects import ControlMessage, Router
-from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPing, Pong, Refuse, Welcome
+from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 
 
 class Topic(IntEnum):
@@ -110,7 +110,6 @@ Control: TypeAlias = (
     | Goodbye
     | LinkPing
     | Pong
-    | LinkCredit
     | FloodItem
     | FloodAck
     | FloodSummary

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from tidings.errors import UsageError
-from tidings.routing.covering.active import Active, Packing
+from tidings.routing.covering.active import Active
 from tidings.routing.covering.lazy import Lazy
+from tidings.routing.covering.packing import Packing
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.selective import Selective
 

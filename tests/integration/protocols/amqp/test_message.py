@@ -7,6 +7,7 @@ from uuid import UUID
 
 import proton
 import pytest
+from hardening.support.strategies_model import messages, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from proton import Array, Data, Described, decimal32, decimal64, decimal128, symbol, timestamp, ubyte, uint, ulong
@@ -20,7 +21,6 @@ from tidings.model.values import Untyped
 from tidings.protocols.amqp.decimals import decimal_text
 from tidings.protocols.amqp.message import KEPT, Incoming, read_message, write_message
 from tidings.protocols.amqp.sections import MessageSection, decode_sections, encode, encode_value
-from tidings.testing.strategies_model import messages, texts
 
 NOW_MS = 1_700_000_000_000
 QUEUE = Destination("orders", True)
@@ -459,3 +459,12 @@ def test_arrays_and_described_values_are_kept() -> None:
     back = decode_sections(write_message(message, 1, NOW_MS))[-1].value
     assert list(back["array"].elements) == [1, 2]
     assert back["thing"] == Described(symbol("t"), [1])
+
+
+@pytest.mark.parametrize(("said", "shown"), [(None, True), (True, True), (False, False)])
+def test_first_acquirer_false_stays_false(said: bool | None, shown: bool) -> None:
+    content = encode(MessageSection.HEADER, [True, None, None, said]) + encode(MessageSection.DATA, b"x")
+    message = read_message(content, LINK)
+    for attempt in (1, 2):
+        header = next(one.value for one in decode_sections(write_message(message, attempt, NOW_MS)))
+        assert header[3] is (shown and attempt == 1)

@@ -6,7 +6,7 @@ import string
 from hypothesis import strategies as st
 
 from tidings.model.constraint import Constraint, Op
-from tidings.model.destination import Destination
+from tidings.model.destination import Destination, name_fault
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.predicate import Conjunction, Predicate
@@ -109,8 +109,9 @@ message_ids = st.builds(
     st.integers(0, 2**48 - 1),
     st.integers(0, 2**16 - 1),
 )
-_levels = st.text(alphabet=string.ascii_lowercase + "é:/-", min_size=1, max_size=4)
-destinations = st.builds(Destination, st.lists(_levels, min_size=1, max_size=4).map(".".join), st.booleans())
+_levels = st.text(alphabet=string.ascii_lowercase + "é:/-+#", min_size=1, max_size=4)
+destination_names = st.lists(_levels, min_size=1, max_size=4).map(".".join).filter(lambda name: not name_fault(name))
+destinations = st.builds(Destination, destination_names, st.booleans())
 property_names = st.one_of(names, st.text(min_size=1, max_size=10)).filter(
     lambda name: not name.startswith(("@", "JMS"))
 )

@@ -5,7 +5,7 @@ interests of all others, once, which gives D. From then on each router only take
 by next hop. Where D has more than `broadcast_above` routers, the message is broadcast instead: everyone takes it from
 the neighbour that lies on the way to its origin, and passes it to all others.
 
->>> plane = ForwardingReference(1, broadcast_above=0)
+>>> plane = ReferenceForwarding(1, broadcast_above=0)
 >>> plane.neighbours = {2, 3}
 >>> plane.next_hops = {2: 2, 3: 3, 4: 2}
 >>> {neighbour: copy.routers for neighbour, copy in plane.enter(b"m", [2, 3, 4, 9]).items()}
@@ -51,7 +51,7 @@ class Forward:
     event: EventPlace | None = None  # it travels by the tree of a type, not to routers
 
 
-class ForwardingReference:
+class ReferenceForwarding:
     """One router's forwarding step. `neighbours` are those with a live link."""
 
     def __init__(self, router: Router, *, hops_max: int = 32, broadcast_above: int = 0) -> None:

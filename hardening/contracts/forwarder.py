@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from hardening.contracts.reference_forwarder import ReferenceForwarder
 from tidings.kernel.events import ControlFrame, FrameError, PlaneEvent, PublishCheck, Published, SlowConsumer
 from tidings.kernel.forwarder import DirectSink
 from tidings.model.codec import encode_frame, encode_message, encode_predicate
@@ -15,7 +16,6 @@ from tidings.model.message import Message
 from tidings.model.selector import Selector
 from tidings.node.clients.subscription_plan import predicate_of
 from tidings.protocols.native.frames import FrameType, encode_ack, encode_credit
-from tidings.testing.contracts.reference_forwarder import ReferenceForwarder
 
 OUTPUT_BYTES_MAX = 400
 STALL_MS = 100

@@ -12,10 +12,10 @@ apart, texts with equal beginnings.
 from collections.abc import Callable
 from random import Random
 
+from hardening.contracts.reference_matcher import ReferenceMatcher
 from tidings.errors import UsageError
 from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.matching.matcher import Matcher, per_message
-from tidings.matching.scan import ScanMatcher
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination
 from tidings.model.message import Message
@@ -146,7 +146,7 @@ def untyped(value: Value) -> Value:
 
 def check_matcher(make: Callable[[], Matcher], rng: Random, rounds: int = 1) -> None:
     """Random additions, removals and matches in any order, each answer compared with that of the scan."""
-    matcher, reference = make(), ScanMatcher()
+    matcher, reference = make(), ReferenceMatcher()
     known: set[int] = set()
     for _ in range(rounds):
         for _ in range(rng.choice((0, 1, 1, 5, 20))):

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable
 
+from hardening.contracts.reference_matrix import ReferenceMatrix
 from tidings.kernel.matrix import Matrix, Vectors, as_numbers, as_vectors
-from tidings.kernel.reference_matrix import ReferenceMatrix
 
 
 def check_matrix(make: Callable[[int], Matrix], rng: random.Random, *, bits: int = 64, steps: int = 60) -> None:

@@ -5,7 +5,7 @@
 >>> from tidings.model.constraint import Constraint, Op
 >>> from tidings.model.destination import Destination
 >>> from tidings.model.message import Message
->>> matcher = ScanMatcher()
+>>> matcher = ReferenceMatcher()
 >>> matcher.add(7, Predicate.of(Constraint("price", Op.GT, 20)))
 >>> batch = MessageBatch.from_messages(encode_messages([Message(Destination("a"), {"price": p}) for p in (10, 30)]))
 >>> per_message(matcher.match(batch))
@@ -37,7 +37,7 @@ DERIVED_BITS = {
 }
 
 
-class ScanMatcher:
+class ReferenceMatcher:
     def __init__(self) -> None:
         self._predicates: dict[int, tuple[Predicate, SelectorProgram | None]] = {}
 

@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from hardening.contracts.matcher import random_message, random_predicate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,11 +20,10 @@ from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.model.selector.program import run
 from tidings.model.values import Value
-from tidings.routing.bdrp import filters
+from tidings.routing.bdrp import filter_rows
 from tidings.routing.bdrp.advertisement import Change, decode_change, encode_change
 from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.bdrp.local_interests import LocalInterests
-from tidings.testing.contracts.matcher import random_message, random_predicate
 
 ENCODINGS = {
     "graded": InterestEncoding(Encoding(grade=GradedGrade()), vectors=False, exact=True),
@@ -113,7 +113,7 @@ def test_no_subscription_makes_a_broker_ask_for_everything(selector: str, encodi
     exact = len(encode_predicate(parsed.predicate))
     size = len(encode_change(Change(tuple(rows)), encoding.row_bytes))
     # Four counts, the filter's length, and with a key the mark by which it was sealed.
-    assert size <= exact + 7 + filters.MARK_BYTES * (encoding.encoding.key != 0)
+    assert size <= exact + 7 + filter_rows.MARK_BYTES * (encoding.encoding.key != 0)
     entry = Entry(encoding)
     entry.interest(2, rows)
     in_vain = 0
@@ -137,7 +137,7 @@ def test_filters_and_encoded_rows_travel_together(encoding: InterestEncoding) ->
     change = Change(tuple(sorted(local.rows())), tuple(sorted(local.rows())[:1]))
     decoded = decode_change(encode_change(change, encoding.row_bytes), encoding.row_bytes)
     assert (set(decoded.added), set(decoded.removed)) == (set(change.added), set(change.removed))
-    assert {filters.is_filter(row) for row in change.added} == {True, False}
+    assert {filter_rows.is_filter(row) for row in change.added} == {True, False}
 
 
 def test_a_wider_encoded_row_makes_a_filter_needless_until_it_goes() -> None:
@@ -145,7 +145,7 @@ def test_a_wider_encoded_row_makes_a_filter_needless_until_it_goes() -> None:
     topic = Constraint("@topic", Op.TOPIC, "orders.>")
     narrow = Predicate([[topic, Constraint("price", Op.GT, 20)], [topic, Constraint("qty", Op.LT, 5)]])
     local.add(narrow)
-    assert all(map(filters.is_filter, local.rows()))
+    assert all(map(filter_rows.is_filter, local.rows()))
     local.add(Predicate.of(topic))
     assert local.rows() == GRADED.rows(Predicate.of(topic))
     local.remove(Predicate.of(topic))
@@ -154,11 +154,11 @@ def test_a_wider_encoded_row_makes_a_filter_needless_until_it_goes() -> None:
 
 def test_only_those_with_the_key_read_filters() -> None:
     predicate = encode_predicate(Selector("diagnosis LIKE 'F%' AND age > 17").predicate)
-    row = filters.sealed(predicate, 7)
+    row = filter_rows.sealed(predicate, 7)
     assert b"diagnosis" not in row
-    assert filters.opened(row, 7) == predicate
+    assert filter_rows.opened(row, 7) == predicate
     with pytest.raises(CodecError, match="not sealed under this broker's encoding key"):
-        filters.opened(row, 8)
+        filter_rows.opened(row, 8)
 
 
 def test_an_invalid_filter_is_refused_and_changes_nothing() -> None:
@@ -173,4 +173,4 @@ def test_an_invalid_filter_is_refused_and_changes_nothing() -> None:
 
 def test_everything_encoded_as_in_the_paper_if_so_configured() -> None:
     encoding = InterestEncoding(Encoding(grade=GradedGrade()), vectors=False)
-    assert not any(map(filters.is_filter, encoding.rows(Selector(CLIFFS["a range of strings"]).predicate)))
+    assert not any(map(filter_rows.is_filter, encoding.rows(Selector(CLIFFS["a range of strings"]).predicate)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tidings.delivery.store import (
+    RECENT_MAX,
     Acked,
     Attached,
     Counted,
@@ -149,6 +150,21 @@ def check_same(store: Store, model: Store, *, torn: bool = False) -> None:
     seqs = sorted({seq for waiting in expected.waiting.values() for seq in waiting.seqs})
     assert store.read(seqs) == model.read(seqs)
     assert store.read(seqs[::-1][:3]) == model.read(seqs[::-1][:3])
+    check_recent(store, model)
+
+
+def check_recent(store: Store, model: Store) -> None:
+    """All that waits is among the last messages, and nothing that never was."""
+    every = {one.seq: one for one in model.recent(RECENT_MAX, 4)}
+    waiting = {seq for box in model.recover().waiting.values() for seq in box.seqs}
+    for count in (3, RECENT_MAX):
+        found = store.recent(count, 4)
+        seqs = [one.seq for one in found]
+        assert seqs == sorted(set(seqs))
+        assert len(seqs) <= count
+        assert all(one.head == every[one.seq].head for one in found)
+        assert all(set(one.mailboxes) <= set(every[one.seq].mailboxes) for one in found if one.seq not in waiting)
+        assert waiting.issubset(seqs) or len(seqs) == count
 
 
 def _plain(state: Recovered) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 import struct
 
+from hardening.contracts.reference_matcher import ReferenceMatcher
+from hardening.contracts.reference_records import ReferenceConnection, ReferenceSink
 from tidings.errors import CodecError
 from tidings.kernel.codec import MessageBatch
 from tidings.kernel.events import (
@@ -19,11 +21,9 @@ from tidings.kernel.events import (
 )
 from tidings.kernel.forwarder import PERHAPS_SENT, DirectSink
 from tidings.matching.matcher import per_message
-from tidings.matching.scan import ScanMatcher
 from tidings.model.codec import decode_message, decode_predicate, encode_frame
 from tidings.model.event_type_topics import ROOT
 from tidings.protocols.native.frames import FrameType
-from tidings.testing.contracts.reference_records import ReferenceConnection, ReferenceSink
 
 HEADER = 8
 OUTPUT, EVENTS, BLOCKED = 1, 2, 4
@@ -43,7 +43,7 @@ class ReferenceForwarder:
         self._stall_ms = stall_ms
         self._connections: dict[int, ReferenceConnection] = {}
         self._sinks: dict[int, ReferenceSink] = {}
-        self._matcher = ScanMatcher()
+        self._matcher = ReferenceMatcher()
         self._events: list[PlaneEvent] = []
         self._dirty: list[ReferenceConnection] = []
         self._resumable: list[ReferenceConnection] = []

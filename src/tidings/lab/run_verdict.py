@@ -6,8 +6,8 @@ they were read, so that whoever analyses them later can judge by other rules: wh
 >>> from dataclasses import replace
 >>> counters = [CounterSample(at, 1000 * at, 3000 * at, 0.99 * at, 0.3 * at, 5e7) for at in range(8)]
 >>> verdict = judge(counters, RunRules(warm_s=2, cool_s=1))
->>> verdict.received_per_s, verdict.overall_per_s, verdict.valid
-(1000.0, 4000.0, True)
+>>> verdict.received_per_s, verdict.dispatched_per_s, verdict.valid
+(1000.0, 3000.0, True)
 >>> judge([replace(one, server_cpu_s=one.server_cpu_s / 2) for one in counters], RunRules()).reasons
 ('the server used 49.5 % of its core, at least 96.0 % are asked for',)
 
@@ -63,10 +63,6 @@ class RunVerdict:
     generator_share: float
     memory_bytes: float
     reasons: tuple[str, ...]
-
-    @property
-    def overall_per_s(self) -> float:
-        return self.received_per_s + self.dispatched_per_s
 
     @property
     def valid(self) -> bool:

@@ -9,11 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from tidings.kernel.codec import MessageBatch, encode_messages
-from tidings.model.reader import list_of, value_of
-from tidings.model.selector.program import STACK_MAX, Code
-from tidings.model.selector.program import SelectorProgram as Reference
-from tidings.testing.contracts.codec import (
+from hardening.contracts.codec import (
     NAMES,
     mutated,
     outcome,
@@ -21,6 +17,10 @@ from tidings.testing.contracts.codec import (
     random_text,
     random_value,
 )
+from tidings.kernel.codec import MessageBatch, encode_messages
+from tidings.model.reader import list_of, value_of
+from tidings.model.selector.program import STACK_MAX, Code
+from tidings.model.selector.program import SelectorProgram as Reference
 
 DERIVED = ("JMSPriority", "JMSDeliveryMode", "JMSMessageID", "JMSTimestamp", "JMSType", "@topic", "missing")
 PUSHES = (Code.CONST, Code.ATTR, Code.ATTR)

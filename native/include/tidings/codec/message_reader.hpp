@@ -115,19 +115,36 @@ inline HeaderField header_field(std::string_view name) {
 
 inline constexpr size_t destination_bytes_max = 1024;
 
-// A destination name: levels divided by `.`, none empty, without wildcards and control characters.
+// Which characters of a destination's name need a closer look.
+enum class NameSign : uint8_t { Plain, Dot, Slash, Foreign, Forbidden };
+
+inline constexpr auto name_signs = [] {
+    std::array<NameSign, 256> signs{};
+    for (size_t c = 0; c < 0x20; ++c) signs[c] = NameSign::Forbidden;
+    signs[0x7F] = signs['*'] = signs['>'] = NameSign::Forbidden;
+    signs['.'] = NameSign::Dot, signs['/'] = NameSign::Slash, signs['+'] = signs['#'] = NameSign::Foreign;
+    return signs;
+}();
+
+// A destination name: levels divided by `.`, none empty, without wildcards and control characters. It does not begin
+// with `/`, and no part of it between `.` and `/` is `+` or `#`, the wildcards of others (model/destination.py).
 inline void check_destination(std::string_view name, size_t position) {
     if (name.empty() || name.size() > destination_bytes_max)
         refuse("E_CODEC_DESTINATION", "a destination name has 1 to 1024 bytes", position);
-    char before = '.';
+    const auto divides = [&](size_t i) { return i >= name.size() || name[i] == '.' || name[i] == '/'; };
     for (size_t i = 0; i < name.size(); ++i) {
-        const char c = name[i];
-        if (static_cast<uint8_t>(c) < 0x20 || c == 0x7F || c == '*' || c == '>')
+        const NameSign sign = name_signs[static_cast<uint8_t>(name[i])];
+        if (sign == NameSign::Plain) continue;
+        if (sign == NameSign::Forbidden)
             refuse("E_CODEC_DESTINATION", "a character that destination names must not hold", position + i);
-        if (c == '.' && before == '.') refuse("E_CODEC_DESTINATION", "an empty level", position + i);
-        before = c;
+        if (sign == NameSign::Dot && (i == 0 || name[i - 1] == '.'))
+            refuse("E_CODEC_DESTINATION", "an empty level", position + i);
+        if (sign == NameSign::Slash && i == 0)
+            refuse("E_CODEC_DESTINATION", "a name does not begin with '/'", position);
+        if (sign == NameSign::Foreign && divides(i - 1) && divides(i + 1))
+            refuse("E_CODEC_DESTINATION", "'+' and '#' are not wildcards here: write '*' and '>'", position + i);
     }
-    if (before == '.') refuse("E_CODEC_DESTINATION", "an empty level", position + name.size());
+    if (name.back() == '.') refuse("E_CODEC_DESTINATION", "an empty level", position + name.size());
 }
 
 inline bool is_destination(std::string_view name) {

@@ -14,7 +14,7 @@ The number of iterations grows like 1/(1 − ρ)², so heavy traffic with varyin
 ends it with a LimitError instead. Cutting into units makes A and B up to one unit longer; compare results with
 formulas only after putting in the *discretised* moments (`Distribution.moments`), as the thesis does.
 
->>> from tidings.capacity.exact import mm1_tail
+>>> from hardening.queueing.exact import mm1_tail
 >>> queue = analyse(exponential_cdf(1.0), exponential_cdf(0.5), mean_interarrival=1.0)
 >>> bool(abs(queue.tail(2.0) / mm1_tail(2.0, rate=1.0, service=0.5) - 1) < 0.01)
 True

@@ -3,19 +3,7 @@
 import numpy as np
 
 from tidings.kernel.matrix import Answers, Vectors, as_numbers, as_vectors, check_bits, check_router, check_vectors
-
-
-def minimal_vectors(vectors: set[int]) -> set[int]:
-    """Those that contain no other.
-
-    >>> sorted(minimal_vectors({0b0001, 0b1001, 0b0110}))
-    [1, 6]
-    """
-    kept: list[int] = []
-    for one in sorted(vectors, key=int.bit_count):
-        if all(small & ~one for small in kept):
-            kept.append(one)
-    return set(kept)
+from tidings.matching.encoding import minimal_vectors
 
 
 class ReferenceMatrix:
