@@ -1,4 +1,4 @@
-"""`tidings net add`, `remove`, `drain`, `forget`, `release` and `explain`: changes and questions at brokers that run."""
+"""`tidings net add`, `remove`, `drain`, `forget`, `release`, `explain`: changes and questions at brokers that run."""
 
 import time
 from typing import Annotated, Any
