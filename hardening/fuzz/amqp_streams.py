@@ -1,13 +1,6 @@
-"""Valid AMQP streams, frame by frame, from which the fuzzing of AMQP starts.
-
-    python -m hardening.fuzz.amqp_streams FOLDER    writes each to a file, for native/fuzz/proton
-
-Such a file begins with two bytes that say how the stream is fed to the engine: see native/fuzz/proton/amqp.cpp.
-"""
+"""Valid AMQP streams, frame by frame, from which the fuzzing of AMQP starts."""
 
 import struct
-import sys
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -223,15 +216,3 @@ def plain() -> list[bytes]:
 def conversations() -> dict[str, list[bytes]]:
     said = {"everything": conversation(), "values": values(), "outcomes": outcomes()}
     return said | {"sessions": sessions(), "abrupt": abrupt(), "plain": plain()}
-
-
-def main(folder: str) -> None:
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    for name, frames in conversations().items():
-        for choice, piece in ((0, 255), (1, 60), (3, 7), (6, 40), (2, 20)):
-            (target / f"{name}-{choice}").write_bytes(bytes((choice, piece)) + b"".join(frames))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

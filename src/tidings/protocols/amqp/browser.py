@@ -5,7 +5,7 @@ stays in the queue whatever the client says of it. At the end of the queue the c
 it is there; otherwise we look now and then whether there is more.
 """
 
-from tidings.errors import RemoteError, SecurityError
+from tidings.errors import RemoteError, SecurityError, TidingsError
 from tidings.model.selector import Selector
 from tidings.protocols.amqp.conditions import condition_of
 from tidings.protocols.amqp.consumer import WINDOW_BYTES, content_of
@@ -45,6 +45,10 @@ class BrowserLink:
     def refuse(self) -> None:
         """The broker refused it."""
         self._ended = True
+
+    def fail(self, error: TidingsError) -> None:
+        self._ended = True
+        self._link.detach(closed=True, error=condition_of(error))
 
     def end(self, *, closed: bool) -> None:
         """The client has detached it."""
@@ -117,6 +121,9 @@ class BrowserLink:
         """Whatever the client says of a copy, it is done with it."""
         if delivery.remote_settled or delivery.state.code is not StateCode.NONE:
             delivery.settle()
+
+    def adopted(self, delivery: OutgoingDelivery) -> None:
+        """The kernel sends nothing by this link."""
 
     def received(self, delivery: IncomingDelivery, payload: bytes, *, more: bool) -> None:
         """The broker sends."""

@@ -49,7 +49,9 @@ class ConsumerLink:
         self._state = ConsumerState.ASKED
         self._source: LinkSource | None = None
         self.starved = False  # the client has credit that the broker does not know of
-        self._granted = 0  # credit that the broker has of us
+        self._counters = link.counters  # `granted`: credit that the broker has of us
+        self._counters.subscription = self.number
+        self._counters.message_bytes_max = link.remote_max_message_size
         self._draining = False  # the broker was asked to
         self._unsettled: dict[int, OutgoingDelivery] = {}
         self._confirming: list[
@@ -58,7 +60,6 @@ class ConsumerLink:
         self._agreeing = 0  # number of these that the broker was asked about
         self._provisional: dict[int, Provisional] = {}  # of deliveries that are not settled
         self._committing: dict[int, list[tuple[OutgoingDelivery, StateCode]]] = {}  # by session, with the outcome
-        self._sent = 0
         self._dropped = 0  # messages, since the client was last told
         self._dropped_reason = ""
 
@@ -82,11 +83,19 @@ class ConsumerLink:
             return
         self._state = ConsumerState.ACTIVE
         answer_source(self._link, self._source)
+        self._counters.says_destination = self._source.wild
+        self._counters.presettled = self._source.presettled
+        self._counters.hot = True
         self.flow()
 
     def refuse(self) -> None:
         """The broker refused it."""
         self._state = ConsumerState.ENDED
+
+    def fail(self, error: TidingsError) -> None:
+        if self._state is not ConsumerState.ENDED:
+            self.abandon()
+            self._link.detach(closed=True, error=condition_of(error))
 
     def end(self, *, closed: bool) -> None:
         """The client has detached the link; `closed`: and wants no more of what it stands for."""
@@ -111,6 +120,8 @@ class ConsumerLink:
 
     def _end_subscription(self, source: LinkSource) -> list[tuple[FrameType, Fields]]:
         """The frames that end it. Unsettled messages are returned and not counted as tried."""
+        self._counters.hot = False
+        self._link.channel.adopt_all(self._link)
         for tag, one in self._provisional.items():  # it counts without the link, should its transaction commit
             self._transactions.acknowledge(self.number, tag, one.flags, one.session)
         self._provisional.clear()
@@ -130,6 +141,11 @@ class ConsumerLink:
             error = condition_of(answer)
         link.detach(closed=closed, error=error)
 
+    def touched(self) -> None:
+        """The kernel has sent by this link, or heard of its credit."""
+        self._counters.touched = False
+        self.flow()
+
     # --- credit ---------------------------------------------------------------------------------------------------
 
     def flow(self) -> None:
@@ -138,16 +154,16 @@ class ConsumerLink:
             return
         link, peer = self._link, self._context.peer
         allowed = link.allowed
-        if allowed < self._granted:
+        if allowed < self._counters.granted:
             self._drain()  # the client has taken credit back
             return
         target = min(allowed, SLICE)
-        if self._granted * 2 <= target and self._granted < target:
+        if self._counters.granted * 2 <= target and self._counters.granted < target:
             self.starved = link.channel.outgoing_bytes >= WINDOW_BYTES
             if not self.starved:
-                peer.credit(self.number, target - self._granted)
-                self._granted = target
-        if link.draining and allowed and self._granted:
+                peer.credit(self.number, target - self._counters.granted)
+                self._counters.granted = target
+        if link.draining and allowed and self._counters.granted:
             self._drain()
 
     def _drain(self) -> None:
@@ -158,7 +174,7 @@ class ConsumerLink:
         self._draining = False
         if self._state is not ConsumerState.ACTIVE or isinstance(answer, RemoteError):
             return
-        self._granted = 0
+        self._counters.granted = 0
         if answer.get("credit") and self._link.draining:
             self._link.drained()
         self.flow()
@@ -169,7 +185,7 @@ class ConsumerLink:
         if self._state is ConsumerState.ENDED:
             return  # the broker gets it back with the subscription's end
         assert self._source is not None
-        self._granted = max(self._granted - 1, 0)
+        self._counters.granted = max(self._counters.granted - 1, 0)
         tag, link, peer = delivered.tag, self._link, self._context.peer
         content = content_of(delivered, link, self._context, say_destination=self._source.wild, notices=self._notices())
         if not content:
@@ -177,20 +193,22 @@ class ConsumerLink:
                 peer.ack(self.number, tag, ACK_RELEASE | ACK_ELSEWHERE if self._source.common else ACK_DEAD)
             self.flow()
             return
-        self._sent += 1
+        self._counters.sent += 1
         self._dropped = 0
+        self._counters.hot = True
         settled = self._source.presettled or not tag
-        delivery = link.send(b"%d" % self._sent, content, settled=settled, broker_tag=tag)
+        delivery = link.send(b"%d" % self._counters.sent, content, settled=settled, broker_tag=tag)
         if not settled:
             self._unsettled[tag] = delivery
         elif tag:
             peer.ack(self.number, tag)
-        if self._granted * 2 <= SLICE:
+        if self._counters.granted * 2 <= SLICE:
             self.flow()
 
     def dropped(self, dropped: Dropped) -> None:
         """AMQP has no frame to say so: the next message carries it, in its delivery annotations."""
         self._dropped += dropped.count
+        self._counters.hot = False  # until it is said
         self._dropped_reason = dropped.reason
 
     def _notices(self) -> dict[str, int | str]:
@@ -226,6 +244,9 @@ class ConsumerLink:
         else:
             self._confirming.append((delivery, state.code))
             self._confirm()
+
+    def adopted(self, delivery: OutgoingDelivery) -> None:
+        self._unsettled[delivery.broker_tag] = delivery
 
     def received(self, delivery: IncomingDelivery, payload: bytes, *, more: bool) -> None:
         """The broker sends."""

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidings.model.message_id import MessageId, MessageIdSource
+from tidings.kernel.amqp import AmqpTransfers
+from tidings.model.message_id import MessageId
 from tidings.protocols.native.peer import NativePeer
 
 Permits: TypeAlias = Callable[[str, str], bool]
@@ -13,7 +14,9 @@ Permits: TypeAlias = Callable[[str, str], bool]
 @dataclass(slots=True)
 class Context:
     peer: NativePeer
-    ids: MessageIdSource
+    transfers: AmqpTransfers  # it numbers messages
+    publisher: int
+    broker: int
     permits: Permits  # access check of the connected user: operation, destination
     plain_is_queue: bool
     frame_bytes_max: int
@@ -28,11 +31,8 @@ class Context:
         return self._numbers
 
     def next_id(self) -> MessageId:
-        while (found := self.ids.next(self.now_ms)) is None:  # 65 536 in this millisecond
-            self.now_ms += 1
-        return found
+        return MessageId(self.publisher, self.broker, *self.transfers.next_id(self.now_ms))
 
     def next_temporary(self) -> str:
         """A unique name: this broker gives a publisher's number to one connection only."""
-        source = self.next_id()
-        return f"tmp.{source.broker}.{source.publisher}.{self.next_number()}"
+        return f"tmp.{self.broker}.{self.publisher}.{self.next_number()}"

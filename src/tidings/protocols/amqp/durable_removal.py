@@ -4,7 +4,7 @@ Its name is that of the subscription's link. Who shares a subscription may have 
 bar, so what stands before the bar is looked for among the shared ones, those of the container before everybody's.
 """
 
-from tidings.errors import RemoteError
+from tidings.errors import RemoteError, TidingsError
 from tidings.protocols.amqp.conditions import condition_of
 from tidings.protocols.amqp.context import Context
 from tidings.protocols.amqp.engine.link import IncomingDelivery, OutgoingDelivery, SenderLink
@@ -70,6 +70,10 @@ class ForgetLink:
         error = condition_of(answer) if isinstance(answer, RemoteError) else None
         self._link.detach(closed=bool(self._closed), error=error)
 
+    def fail(self, error: TidingsError) -> None:
+        self._refused = True
+        self._link.detach(closed=True, error=condition_of(error))
+
     def abandon(self) -> None:
         """The session around it is gone."""
 
@@ -77,6 +81,9 @@ class ForgetLink:
         """There are no messages."""
 
     def updated(self, delivery: OutgoingDelivery) -> None:
+        """There are no deliveries."""
+
+    def adopted(self, delivery: OutgoingDelivery) -> None:
         """There are no deliveries."""
 
     def received(self, delivery: IncomingDelivery, payload: bytes, *, more: bool) -> None:

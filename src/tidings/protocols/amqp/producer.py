@@ -63,6 +63,9 @@ class ProducerLink:
                 self._destination = self._named(target, target.address)
         link.max_message_size = self._message_bytes_max()
         link.attach(link.remote_source, answer)
+        if self._destination is not None:
+            link.counters.destination, link.counters.queue = self._destination.name, self._destination.queue
+            link.counters.hot = True
         link.grant(CREDIT)
 
     def _message_bytes_max(self) -> int:
@@ -90,7 +93,7 @@ class ProducerLink:
 
     def _refused(self, answer: object) -> None:
         if isinstance(answer, RemoteError):
-            self._fail(answer)
+            self.fail(answer)
 
     def refuse(self) -> None:
         """The broker refused it."""
@@ -105,15 +108,17 @@ class ProducerLink:
 
     def _leave(self) -> None:
         self._ended = True
+        self._link.counters.hot = False
         self._forget_content()
         self._transactions.roll_back(self._sessions)
         if self._temporary:
             remove: Fields = {"queue": self._temporary, "remove": True}
             self._context.peer.ask(FrameType.TEMPORARY, remove, lambda _: None)
 
-    def _fail(self, error: TidingsError) -> None:
+    def fail(self, error: TidingsError) -> None:
         if not self._discards and not self._ended:
             self._discards = True
+            self._link.counters.hot = False
             self._forget_content()
             self._link.detach(closed=True, error=condition_of(error))
 
@@ -123,6 +128,15 @@ class ProducerLink:
         """The sender has used up credit without sending."""
         self._less()
 
+    def refused(self, delivery: IncomingDelivery, error: TidingsError) -> None:
+        """The broker has refused a message that the kernel has published."""
+        self._taken += 1
+        self._under_way[self._taken] = delivery
+        self._settled(self._taken, error)
+
+    def adopted(self, delivery: OutgoingDelivery) -> None:
+        """The client sends."""
+
     def updated(self, delivery: OutgoingDelivery) -> None:
         """The client sends."""
 
@@ -131,6 +145,8 @@ class ProducerLink:
         self._less()
 
     def received(self, delivery: IncomingDelivery, payload: bytes, *, more: bool) -> None:
+        if self._overdrawn():
+            return
         self._keep(payload)
         if more:
             self._note_posting(delivery)
@@ -220,7 +236,7 @@ class ProducerLink:
         delivery = self._under_way.pop(number)
         if error is not None:
             if delivery.presettled:
-                self._fail(error)  # there is no other way to say it
+                self.fail(error)  # there is no other way to say it
             else:
                 reject(delivery, error)
         elif session:
@@ -233,7 +249,8 @@ class ProducerLink:
         """One less is under way: the publisher may send one more, told in larger portions."""
         if self._overdrawn():
             return
-        more = CREDIT - self._link.counters.credit - len(self._under_way)
+        counters = self._link.counters
+        more = CREDIT - counters.credit - len(self._under_way) - counters.under_way
         if more * 2 >= CREDIT and not self._discards:
             self._link.grant(more)
 
@@ -242,5 +259,5 @@ class ProducerLink:
         if 0 <= self._link.counters.credit <= CREDIT:
             return False
         error = RemoteProtocolError("E_AMQP_CREDIT", "delivery-count disagrees with the credit granted", fatal=False)
-        self._fail(error)
+        self.fail(error)
         return True

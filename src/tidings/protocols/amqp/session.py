@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeAlias, assert_never
 
 from tidings.errors import CodecError, RemoteProtocolError, TidingsError
-from tidings.model.message_id import MessageIdSource
+from tidings.kernel.amqp import AmqpTransfers
 from tidings.node.clients.subscription_plan import NAME_MAX
 from tidings.protocols.amqp.browser import BrowserLink, browsed
 from tidings.protocols.amqp.conditions import condition_of
@@ -21,7 +21,7 @@ from tidings.protocols.amqp.context import Context
 from tidings.protocols.amqp.durable_removal import ForgetLink
 from tidings.protocols.amqp.engine.channel import AmqpChannel
 from tidings.protocols.amqp.engine.connection import AmqpConnection
-from tidings.protocols.amqp.engine.link import AmqpLink, LinkChannel, ReceiverLink, SenderLink
+from tidings.protocols.amqp.engine.link import AmqpLink, IncomingDelivery, LinkChannel, ReceiverLink, SenderLink
 from tidings.protocols.amqp.producer import ProducerLink
 from tidings.protocols.amqp.sasl import AMQP_HEADER, Sasl, SaslOutcome
 from tidings.protocols.amqp.sasl import SaslState as SaslState
@@ -34,6 +34,7 @@ from tidings.protocols.native.peer import Delivered, Dropped, Ended, Fields, Nat
 from tidings.protocols.session import Caller
 
 CHANNELS_MAX = 255
+FRAME_HEADER_BYTES = 8  # of the native protocol
 LINKS_MAX = 4_096  # of one connection
 FRAME_BYTES_MAX = 64 << 10
 CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
@@ -54,6 +55,7 @@ class AmqpSession:
         self._engine: AmqpEngine | None = None
         self._over = False
         self._now_ms = 0
+        self._waiting = b""  # of the broker's frames, one that is not complete
 
     # --- doors ----------------------------------------------------------------------------------------------------
 
@@ -74,7 +76,14 @@ class AmqpSession:
         self._now_ms = now_ms
         if self._engine is not None:
             self._engine.context.now_ms = now_ms
-        self._peer.receive(data, self._said)
+        whole, at = self._waiting + data if self._waiting else data, 0
+        while size := whole_frame(whole, at):
+            if self._engine is not None and (used := self._engine.give(whole, at)):
+                at += used
+                continue
+            self._peer.receive(whole[at : at + size], self._said)
+            at += size
+        self._waiting = whole[at:]
 
     def tick(self, now_ms: int) -> None:
         """Every quarter of a second: the client may want a sign of life."""
@@ -140,9 +149,18 @@ class AmqpSession:
             self._sasl.output += _refusal(error)
 
     def _make_engine(self, welcome: Fields) -> "AmqpEngine":
-        ids = MessageIdSource(unsigned(welcome, "publisher"), unsigned(welcome, "broker"))
+        publisher, broker = unsigned(welcome, "publisher"), unsigned(welcome, "broker")
         frame_max = unsigned(welcome, "frame_max") or self._caller.frame_bytes_max
-        context = Context(self._peer, ids, self._caller.permits, self._plain_is_queue, frame_max, self._now_ms)
+        context = Context(
+            self._peer,
+            AmqpTransfers(publisher, broker, frame_max),
+            publisher,
+            broker,
+            self._caller.permits,
+            self._plain_is_queue,
+            frame_max,
+            self._now_ms,
+        )
         return AmqpEngine(context, str(welcome.get("server", "tidings")), unsigned(welcome, "heartbeat_ms"))
 
 
@@ -154,6 +172,14 @@ def _refusal(error: TidingsError) -> bytes:
 def _farewell(error: TidingsError) -> bytes:
     """Opened and closed in one breath."""
     return b"".join(frame(write_performative(one)) for one in (AmqpOpen("tidings"), AmqpClose(condition_of(error))))
+
+
+def whole_frame(data: bytes, at: int) -> int:
+    """The size of the broker's frame at this place; 0: it is not complete."""
+    if len(data) - at < FRAME_HEADER_BYTES:
+        return 0
+    size = FRAME_HEADER_BYTES + int.from_bytes(data[at : at + 4], "little")
+    return size if len(data) - at >= size else 0
 
 
 def _fault(error: Exception) -> TidingsError | None:
@@ -175,6 +201,7 @@ class AmqpEngine:
         self.context = context
         self._transactions = AmqpTransactions(context)
         self._peer = context.peer
+        self._transfers = context.transfers
         opening = AmqpOpen(
             name,
             max_frame_size=FRAME_BYTES_MAX,
@@ -184,10 +211,11 @@ class AmqpEngine:
             properties={symbol("product"): "tidings"},
         )
         # A handle more than there can be links, for the refusal.
-        self._connection = AmqpConnection(self, opening, LINKS_MAX)
+        self._connection = AmqpConnection(self, opening, LINKS_MAX, context.transfers)
         self._links: dict[AmqpLink, OurLink] = {}
         self._consumers: dict[int, ConsumerLink | BrowserLink] = {}  # by the numbers of their subscriptions
         self._closed = False
+        self._peer.on_foreign_refusal = self._refused
 
     # --- bytes ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +224,7 @@ class AmqpEngine:
         if self._closed:
             return
         try:
-            self._connection.receive(data)
+            self._connection.receive(data, now_ms)
         except Exception as error:
             self._closed = True
             fault = _fault(error)
@@ -236,6 +264,39 @@ class AmqpEngine:
         """The connection is gone."""
         self._closed = True
         self._abandon(lambda _: True)
+
+    def give(self, frames: bytes, at: int) -> int:
+        """Frames of the broker; returns how many bytes the kernel has handled."""
+        used = self._transfers.give(frames, at, self.context.now_ms)
+        if used:
+            self._connection.put_given()
+            self._look_at_credit()
+        return used
+
+    def taken(self) -> None:
+        if frames := self._transfers.take_frames():
+            self._peer.forward(frames)
+        self._look_at_credit()
+
+    def _look_at_credit(self) -> None:
+        for number in self._transfers.take_touched():
+            consumer = self._consumers.get(number)
+            if isinstance(consumer, ConsumerLink):
+                consumer.touched()
+
+    def _refused(self, receipt: int, error: TidingsError) -> None:
+        """A message that the kernel has published."""
+        found = self._transfers.refused(receipt)
+        channel = None if found is None else self._connection.channel(found[0])
+        if found is None or channel is None:
+            return
+        _, handle, number, presettled = found
+        link = channel.link(handle)
+        ours = None if link is None else self._links.get(link)
+        if isinstance(link, ReceiverLink) and isinstance(ours, ProducerLink):
+            delivery = IncomingDelivery(link, number)
+            delivery.presettled = presettled
+            ours.refused(delivery, error)
 
     def deliver(self, delivered: Delivered) -> None:
         consumer = self._consumers.get(delivered.subscription)

@@ -4,10 +4,10 @@ Transfers go out as far as the client's window and the link's credit allow; the 
 Dispositions of deliveries that follow each other leave as one frame.
 """
 
-from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.kernel.amqp import AmqpSessionCounters, AmqpTransfers
 from tidings.protocols.amqp.conditions import condition_of
 from tidings.protocols.amqp.engine.link import (
     SERIAL,
@@ -32,19 +32,13 @@ from tidings.protocols.amqp.wire.performatives import (
     AmqpTransfer,
     Performative,
 )
-from tidings.protocols.amqp.wire.types import Described
+from tidings.protocols.amqp.wire.types import Described, symbol
 
 WINDOW = 0x7FFF_FFFF  # frames; what is not complete is bounded by its bytes
+_NO_ACQUISITION = RemoteProtocolError(
+    "E_AMQP_NOT_IMPLEMENTED", "a flow cannot name a transaction: say it with each outcome", fatal=False
+)
 _TRANSFER_BYTES_MAX = 64  # of the performative of our transfers
-
-
-@dataclass(slots=True)
-class SessionCounters:
-    next_incoming_id: int
-    remote_incoming_window: int
-    incoming_window: int = WINDOW
-    next_outgoing_id: int = 0
-    next_delivery_id: int = 0
 
 
 class ChannelHandler(Protocol):
@@ -58,6 +52,7 @@ class ChannelConnection(Protocol):
 
     remote_frame_bytes_max: int
     settling: "dict[AmqpChannel, None]"  # with dispositions that are not written yet
+    transfers: AmqpTransfers
 
     @property
     def handler(self) -> ChannelHandler: ...
@@ -72,7 +67,10 @@ class ChannelConnection(Protocol):
 class AmqpChannel:
     def __init__(self, connection: ChannelConnection, number: int, begin: AmqpBegin, handle_max: int) -> None:
         self.number = number  # the same in both directions
-        self.counters = SessionCounters(begin.next_outgoing_id, begin.incoming_window)
+        self.counters = AmqpSessionCounters()
+        self.counters.next_incoming_id = begin.next_outgoing_id
+        self.counters.remote_incoming_window = begin.incoming_window
+        self.counters.incoming_window = WINDOW
         self.over = False  # one side has ended it
         self.outgoing_bytes = 0
         self._connection = connection
@@ -80,8 +78,9 @@ class AmqpChannel:
         self._links: dict[int, AmqpLink] = {}  # by the client's handle
         self._handles: set[int] = set()  # ours
         self._waiting: dict[SenderLink, None] = {}  # with transfers that wait
-        self._unsettled: dict[int, OutgoingDelivery] = {}
+        self._unsettled: dict[int, OutgoingDelivery] = {}  # without those of the kernel
         self._settling: AmqpDisposition | None = None  # not written yet
+        connection.transfers.add_session(number, self.counters)
 
     @property
     def links(self) -> list[AmqpLink]:
@@ -101,6 +100,7 @@ class AmqpChannel:
     def end(self, error: Described | None = None) -> None:
         self.put(AmqpEnd(error))
         self.over = True
+        self._connection.transfers.remove_session(self.number)
         self._waiting.clear()
         self.outgoing_bytes = 0
 
@@ -140,6 +140,7 @@ class AmqpChannel:
         self.outgoing_bytes += len(link.pending[-1][1])
         self._waiting[link] = None
         self._send_some(link)
+        self.counters.waiting = len(self._waiting)
 
     def drop(self, link: SenderLink) -> None:
         """Of what it has to send nothing more is sent."""
@@ -147,6 +148,18 @@ class AmqpChannel:
         link.pending.clear()
         link.pending_bytes = 0
         self._waiting.pop(link, None)
+        self.counters.waiting = len(self._waiting)
+
+    def adopt_all(self, link: SenderLink) -> None:
+        """Take over what the kernel has sent by it."""
+        for number, _, tag in self.counters.take_of(link.counters.subscription):
+            self._unsettled[number] = link.adopt(number, tag)
+
+    def _adopt(self, first: int, count: int) -> None:
+        senders = {one.counters.subscription: one for one in self._links.values() if isinstance(one, SenderLink)}
+        for number, subscription, tag in self.counters.take_between(first, count):
+            if (link := senders.get(subscription)) is not None:
+                self._unsettled[number] = link.adopt(number, tag)
 
     def forget(self, delivery: OutgoingDelivery) -> None:
         self._unsettled.pop(delivery.id, None)
@@ -200,11 +213,16 @@ class AmqpChannel:
             case _:
                 assert_never(performative)
 
+    def link(self, handle: int) -> AmqpLink | None:
+        """By the client's handle."""
+        return self._links.get(handle)
+
     def free(self, link: AmqpLink) -> None:
         """Both sides have detached it."""
         self._handles.discard(link.handle)
         if self._links.get(link.remote_handle) is link:
             del self._links[link.remote_handle]
+            self._connection.transfers.remove_link(self.number, link.remote_handle)
 
     def _link(self, handle: int) -> AmqpLink | None:
         link = self._links.get(handle)
@@ -230,6 +248,8 @@ class AmqpChannel:
         self._handles.add(handle)
         self._links[attach.handle] = link
         self._connection.handler.link_opened(link)
+        if link.answerable:
+            self._connection.transfers.add_link(self.number, attach.handle, handle, link.counters)
 
     def _detached(self, detach: AmqpDetach) -> None:
         link = self._link(detach.handle)
@@ -245,6 +265,9 @@ class AmqpChannel:
         if self.over:
             return
         if link is not None:
+            if _transactional(flow) and link.owner is not None and link.answerable:
+                link.owner.fail(_NO_ACQUISITION)
+                return
             if isinstance(link, SenderLink):
                 link.granted(flow)
             elif isinstance(link, ReceiverLink):
@@ -253,6 +276,7 @@ class AmqpChannel:
                 link.owner.flow()
         for one in list(self._waiting):
             self._send_some(one)
+        self.counters.waiting = len(self._waiting)
         if flow.echo and not self.over:
             if link is not None and link.answerable:
                 link.put_flow(drain=isinstance(link, SenderLink) and link.draining)
@@ -279,6 +303,8 @@ class AmqpChannel:
             return  # of its own deliveries a sender says nothing that we need
         first = disposition.first
         count = 1 if disposition.last is None else behind(disposition.last, first) + 1
+        if count > 0:
+            self._adopt(first, count)
         if count > len(self._unsettled):
             numbers = sorted(one for one in self._unsettled if 0 <= behind(one, first) < count)
         else:
@@ -295,6 +321,10 @@ class AmqpChannel:
                 self.forget(delivery)
             if delivery.link.owner is not None:
                 delivery.link.owner.updated(delivery)
+
+
+def _transactional(flow: AmqpFlow) -> bool:
+    return isinstance(flow.properties, dict) and flow.properties.get(symbol("txn-id")) is not None
 
 
 def _transfer(delivery: OutgoingDelivery, part: bytes, *, first: bool, more: bool) -> bytes:

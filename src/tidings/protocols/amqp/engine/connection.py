@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from tidings.errors import CodecError, RemoteProtocolError, TidingsError
+from tidings.kernel.amqp import AmqpTransfers
 from tidings.protocols.amqp.conditions import condition_of
 from tidings.protocols.amqp.engine.channel import AmqpChannel, ChannelHandler
 from tidings.protocols.amqp.wire.frames import AMQP_FRAME, MIN_MAX_FRAME_SIZE, AmqpFrame, FrameReader, frame
@@ -26,6 +27,9 @@ class ConnectionHandler(ChannelHandler, Protocol):
 
     def closed(self) -> None: ...
 
+    def taken(self) -> None:
+        """The kernel has handled frames: it may have something for the broker."""
+
     def session_opened(self, channel: AmqpChannel) -> None: ...
 
     def session_closed(self, channel: AmqpChannel) -> None: ...
@@ -34,10 +38,14 @@ class ConnectionHandler(ChannelHandler, Protocol):
 class AmqpConnection:
     """`opening`: what we say of ourselves."""
 
-    def __init__(self, handler: ConnectionHandler, opening: AmqpOpen, handle_max: int) -> None:
+    def __init__(
+        self, handler: ConnectionHandler, opening: AmqpOpen, handle_max: int, transfers: AmqpTransfers
+    ) -> None:
         self.handler = handler
         self.remote_frame_bytes_max = MIN_MAX_FRAME_SIZE
         self.settling: dict[AmqpChannel, None] = {}  # with dispositions that are not written yet
+        self.transfers = transfers
+        transfers.frame_bytes_max = opening.max_frame_size
         self._opening = opening
         self._handle_max = handle_max
         self._header = b""
@@ -50,7 +58,7 @@ class AmqpConnection:
 
     # --- bytes ----------------------------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes, now_ms: int) -> None:
         """An error is the client's fault, and ends the connection: see `fail`."""
         if len(self._header) < len(AMQP_HEADER):
             missing = len(AMQP_HEADER) - len(self._header)
@@ -61,13 +69,25 @@ class AmqpConnection:
                 return
             self._put_header()
         self._reader.append(data)
-        while not self._closed and not self._remote_closed and (one := self._reader.next()) is not None:
+        while not self._closed and not self._remote_closed:
+            if self._channels:
+                self._take(now_ms)
+            if (one := self._reader.next()) is None:
+                break
             self._handle(one)
+
+    def _take(self, now_ms: int) -> None:
+        """Frames that the kernel handles."""
+        data, at = self._reader.pending()
+        if used := self.transfers.take(data, at, now_ms):
+            self._reader.skip(used)
+            self.handler.taken()
 
     def take_output(self) -> bytes:
         settling, self.settling = self.settling, {}
         for channel in settling:
             channel.put_dispositions()
+        self.put_given()
         output = b"".join(self._output)
         self._output.clear()
         return output
@@ -92,6 +112,14 @@ class AmqpConnection:
     def put_body(self, body: bytes, channel: int) -> None:
         if not self._closed:
             self._output.append(frame(body, channel))
+
+    def put_given(self) -> None:
+        """Queue the output of the kernel; nothing after the close."""
+        if (output := self.transfers.take_output()) and not self._closed:
+            self._output.append(output)
+
+    def channel(self, number: int) -> AmqpChannel | None:
+        return self._channels.get(number)
 
     def open(self) -> None:
         if not self._opened:
@@ -147,6 +175,7 @@ class AmqpConnection:
         self._remote_opened = True
         self._idle_ms = said.idle_time_out or 0
         self.remote_frame_bytes_max = min(said.max_frame_size, self._opening.max_frame_size)
+        self.transfers.remote_frame_bytes_max = self.remote_frame_bytes_max
         self.handler.opened(said)
 
     def _begun(self, begin: AmqpBegin, number: int) -> None:

@@ -5,10 +5,10 @@ does with the link, and calls back at any later time: after the session has ende
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Protocol
 
-from tidings.errors import RemoteProtocolError
+from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.kernel.amqp import AmqpLinkCounters
 from tidings.protocols.amqp.engine.states import DeliveryState, StateCode, state_of
 from tidings.protocols.amqp.engine.terminus import Coordinator, Target, Terminus, read_source, read_target
 from tidings.protocols.amqp.wire.performatives import AmqpAttach, AmqpDetach, AmqpFlow, AmqpTransfer, Performative
@@ -80,6 +80,9 @@ class LinkChannel(Protocol):
     def send(self, link: "SenderLink") -> None:
         """It has something to send."""
 
+    def adopt_all(self, link: "SenderLink") -> None:
+        """Take over what the kernel has sent by it."""
+
     def drop(self, link: "SenderLink") -> None:
         """Of what it has to send nothing more is sent."""
 
@@ -94,20 +97,20 @@ class LinkOwner(Protocol):
     def flow(self) -> None:
         """The client's credit, or its count of deliveries, has changed."""
 
+    def fail(self, error: TidingsError) -> None:
+        """End the link with an error."""
+
     def updated(self, delivery: OutgoingDelivery) -> None:
         """The client has said what became of a delivery."""
+
+    def adopted(self, delivery: OutgoingDelivery) -> None:
+        """The kernel has sent this message, and it is not settled."""
 
     def received(self, delivery: IncomingDelivery, payload: bytes, *, more: bool) -> None:
         """A part of a message, or all of it."""
 
     def aborted(self, delivery: IncomingDelivery) -> None:
         """The client has given up a message that it has sent parts of."""
-
-
-@dataclass(slots=True)
-class LinkCounters:
-    delivery_count: int = 0
-    credit: int = 0
 
 
 class AmqpLink:
@@ -128,7 +131,7 @@ class AmqpLink:
         self.snd_settle_mode = attach.snd_settle_mode
         self.rcv_settle_mode = attach.rcv_settle_mode
         self.max_message_size = 0
-        self.counters = LinkCounters()
+        self.counters = AmqpLinkCounters()
         self.owner: LinkOwner | None = None
         self.remote_detached = False
         self._attached = self._detached = False
@@ -220,7 +223,7 @@ class SenderLink(AmqpLink):
         if flow.link_credit is not None:
             under_way = max(behind(one.delivery_count, flow.delivery_count or 0), 0)
             one.credit = max(flow.link_credit - under_way, 0)
-        self.draining = flow.drain
+        self.draining = one.draining = flow.drain
 
     def drained(self) -> None:
         """There is nothing for the rest of the credit."""
@@ -229,7 +232,17 @@ class SenderLink(AmqpLink):
         one.credit = 0
         self.put_flow(drain=True)
 
+    def adopt(self, number: int, delivery_tag: int) -> OutgoingDelivery:
+        """A delivery that the kernel has sent."""
+        delivery = OutgoingDelivery(self, b"", settled=False, broker_tag=delivery_tag)
+        delivery.id = number
+        self.unsettled[number] = delivery
+        if self.owner is not None:
+            self.owner.adopted(delivery)
+        return delivery
+
     def _leave(self) -> None:
+        self.channel.adopt_all(self)
         self.channel.drop(self)
         for delivery in list(self.unsettled.values()):
             delivery.settle()

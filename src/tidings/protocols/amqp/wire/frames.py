@@ -60,9 +60,9 @@ class FrameReader:
         self._at = at + size
         return AmqpFrame(kind, channel, rest[at + 4 * offset : at + size])
 
-    def pending(self) -> bytes:
-        """Bytes that have not been read as frames."""
-        return self._rest[self._at :]
+    def pending(self) -> tuple[bytes, int]:
+        """Bytes, and from where on they have not been read as frames."""
+        return self._rest, self._at
 
     def skip(self, size: int) -> None:
         """Bytes of `pending` that were read by others."""
