@@ -53,7 +53,6 @@ versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an 
 
 fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSanitizer (SECONDS_EACH=30, STREAMS=20000)
 	RESULTS=$(HARDENING)/fuzz.json scripts/fuzz
-	RESULTS=$(HARDENING)/fuzz.json scripts/fuzz-amqp
 	for target in codecs links configuration segments selectors sockets; do \
 	  $(BIN)/python -m hardening.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json || exit 1; done
 	$(BIN)/python -m hardening.fuzz.amqp $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json
