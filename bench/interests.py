@@ -1,6 +1,7 @@
 """Very many subscriptions of mixed forms at one broker of five, all real processes: `python -m bench.interests`.
 
     python -m bench.interests [--subscriptions 100000] [--forms list range box prefix] [--seed 1] [--save]
+    python -m bench.interests --routing covering --forms ascending --subscriptions 50000
 
 Watch lists, ranges, geographical boxes and prefixes, a quarter each, arrive at one broker of a line of five in blocks.
 Measured: the processor time of each broker for them (from /proc, of all its threads, less what it takes at rest), what
@@ -39,6 +40,7 @@ from tidings.protocols.native.frames import FrameSplitter, FrameType, decode_fie
 from tidings.protocols.native.requests import encode_hello, encode_request
 
 FORMS = ("list", "range", "box", "prefix")
+ORDERED = ("ascending", "shuffled", "clustered")  # equalities on one attribute, in these orders
 BROKERS, BLOCK, SYMBOLS = 5, 1000, 10_000
 PROBE_SECONDS, SETTLE_SECONDS, IDLE_SECONDS, WAIT_SECONDS = 0.02, 5.0, 10.0, 900.0
 TOPIC = "events.all"
@@ -50,6 +52,7 @@ class Measurement:
     forms: list[str]
     seed: int
     brokers: int
+    routing: str
     filter_bytes: float = 0.0  # of one exact filter
     link_bytes: float = 0.0  # on all links, for each subscription and link
     effective_ms: float = 0.0
@@ -58,9 +61,15 @@ class Measurement:
     others: list[dict[str, Any]] = field(default_factory=list)
 
 
-def selector(form: str, random: Random) -> str:
+def selector(form: str, number: int, random: Random) -> str:
     """A selector of a form, as clients of a market, a fleet or a log have them."""
     match form:
+        case "ascending":
+            return f"acct = {number}"
+        case "shuffled":
+            return f"acct = {number * 7_368_787 % 15_485_863}"
+        case "clustered":
+            return f"acct = {number * 7_368_787 % 64 * 1_000_000 + number}"
         case "list":
             symbols = {f"'S{random.randrange(SYMBOLS):05}'" for _ in range(8)}
             return f"sym IN ({', '.join(sorted(symbols))})"
@@ -78,7 +87,7 @@ def selector(form: str, random: Random) -> str:
 
 def requests(count: int, forms: list[str], random: Random) -> Iterator[Subscribe]:
     for number in range(1, count + 1):
-        yield Subscribe(number, number, TOPIC, selector(forms[number % len(forms)], random))
+        yield Subscribe(number, number, TOPIC, selector(forms[number % len(forms)], number, random))
 
 
 def exact_bytes(count: int, forms: list[str], seed: int, sample: int = 2000) -> float:
@@ -199,7 +208,7 @@ async def effective_ms(near: str, far: str) -> float:
 
 
 def measure(subscriptions: int, forms: list[str], seed: int, routing: Routing, brokers: int = BROKERS) -> Measurement:
-    found = Measurement(subscriptions, forms, seed, brokers)
+    found = Measurement(subscriptions, forms, seed, brokers, routing.routing)
     found.filter_bytes = round(exact_bytes(subscriptions, forms, seed), 1)
     with tempfile.TemporaryDirectory() as folder, Network(Path(folder), routing, brokers) as network:
         network.quiet()
@@ -221,7 +230,7 @@ def measure(subscriptions: int, forms: list[str], seed: int, routing: Routing, b
             "cpu_us": round((cpu - cpu_before - rest) / subscriptions * 1e6, 2),
             "memory_mib": round((resident - resident_before) / 2**20, 1),
             "resident_mib": round(resident / 2**20, 1),
-            "rows": one["scheme"].get("rows", 0),
+            "rows": one["scheme"].get("rows", one["scheme"].get("entries", 0)),
         }
         for (cpu, resident), (cpu_before, resident_before), rest, one in zip(
             after, before, idle, seen_after, strict=True
@@ -253,12 +262,15 @@ def show(found: Measurement) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subscriptions", type=int, default=100_000)
-    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--forms", nargs="+", choices=(*FORMS, *ORDERED), default=list(FORMS))
+    parser.add_argument("--routing", choices=("bdrp", "covering"), default="bdrp")
     parser.add_argument("--brokers", type=int, default=BROKERS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save", action="store_true", help="write bench/results/interests.json")
     arguments = parser.parse_args()
-    found = measure(arguments.subscriptions, arguments.forms, arguments.seed, Routing(), arguments.brokers)
+    found = measure(
+        arguments.subscriptions, arguments.forms, arguments.seed, Routing(arguments.routing), arguments.brokers
+    )
     show(found)
     if arguments.save:
         print("written to", save("interests", asdict(found)))

@@ -1,4 +1,4 @@
-// Any bytes as changes of the filters that routers want, and messages between them. Nobody who wants a message is
+// Any bytes as changes of the filters of routers, and messages between them. No router with a filter that matches is
 // missed, and what is no filter changes nothing.
 #include "plain_interests.hpp"
 #include "seeds.hpp"

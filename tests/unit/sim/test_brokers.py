@@ -151,6 +151,21 @@ def test_under_covering_subscriptions_of_a_broker_may_travel_as_one() -> None:
     assert known() == 0
 
 
+@pytest.mark.parametrize("cover", [False, True])
+def test_under_covering_advertisements_that_others_cover_need_not_be_told(cover: bool) -> None:
+    brokers = line(scheme="covering", advertise=("ticks.>", "ticks", "ticks.a"), cover_advertisements=cover)
+    subscriber = brokers.subscribe(3, "x = 1")
+    assert subscriber is not None
+    brokers.calendar.run(until=3000)
+    third: Any = brokers.broker(3)
+    known = third.network.scheme.machine.advertisements
+    assert len(known) == (5 if cover else 9), "its own three, and of the others what those of a neighbour do not cover"
+    brokers.publish(1, {"x": 1}, persistent=False)
+    brokers.calendar.run(until=4000)
+    brokers.collect()
+    assert sum(subscriber.got.values()) == 1
+
+
 def test_under_covering_clients_advertise_what_they_publish() -> None:
     brokers = line(scheme="covering", advertise=())
     subscriber = brokers.subscribe(3, "x = 1")

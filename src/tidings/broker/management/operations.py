@@ -236,6 +236,15 @@ OPERATIONS = (
         (Parameter("seconds", "body", "integer", "At most this long.", 30, minimum=1, maximum=3600),),
         LEFT,
     ),
+    Operation(
+        "POST",
+        "/network/held/release",
+        "releaseHeld",
+        "Give the messages that are held since the store was replaced to the subscribers there are now.",
+        ADMINISTER,
+        networks.release_held,
+        returns=("released",),
+    ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
     Operation(
         "POST",

@@ -53,6 +53,7 @@ class MailboxService:
         self._journal, self._outbox = journal, outbox
         self._settings = settings
         self._next_seq = 1
+        self._found_seq = 0  # the last one that an earlier run stored
         self._touched: dict[Mailbox, None] = {}
 
     def recover(self, recovered: Recovered) -> None:
@@ -75,7 +76,19 @@ class MailboxService:
                     dead.append(place)
             self.dead_letters.bury(mailbox, dead, TOO_OFTEN)
             self.limits.recovered(mailbox)
+        self._found_seq = recovered.last_seq
         self._next_seq = recovered.last_seq + 1
+
+    @property
+    def last_seq(self) -> int:
+        """Of all messages so far."""
+        return self._next_seq - 1
+
+    def doubt(self) -> None:
+        """The store is older than what was given out of it: messages that an earlier run stored may have been seen."""
+        for mailbox in self.mailboxes.by_sink.values():
+            if mailbox.durable:
+                mailbox.doubt(self._found_seq)
 
     # --- consumers ------------------------------------------------------------------------------------------------
 

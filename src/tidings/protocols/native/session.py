@@ -332,6 +332,7 @@ def _hello(fields: dict[str, Value]) -> Hello:
         _client_id(fields),
         unsigned(fields, "heartbeat_ms"),
         unsigned(fields, "time_ms", 48),
+        field(fields, "token", str),
     )
 
 

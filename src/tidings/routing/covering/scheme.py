@@ -62,8 +62,9 @@ class CoveringScheme:
         links: Links,
         room: Callable[[Router], bool],
         merge: bool = False,
+        cover_advertisements: bool = False,
     ) -> None:
-        self.machine = covering.CoveringMachine(router, policy)
+        self.machine = covering.CoveringMachine(router, policy, cover_advertisements=cover_advertisements)
         self._bdrp, self._links, self._room = bdrp, links, room
         self._number = incarnation << NUMBER_BITS
         self._advertised = {AdvertisementId(router, self._take_number()): one for one in advertised}
