@@ -33,8 +33,7 @@ from tidings.node.network.diversions import Diversions
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.first_sync import FirstSync
 from tidings.node.network.held_copies import HeldCopies
-from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, control_frame
-from tidings.node.network.link_clock import LinkClock
+from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, LinkClock, control_frame
 from tidings.node.network.machines import FLOOD_TIMER, make_machines
 from tidings.node.network.notes import (
     INCARNATION_NOTE,
@@ -319,7 +318,7 @@ class Network:
         self.relay_inbox.tick()
         self.store_and_forward.forget_silent(now_ms, 2 * self.settings.bdrp.retain_ms)
         self.out += self.held_copies.tick(self.clock.now)
-        if self.store_age.tick(self.clock.now, journal, self.store_and_forward.last_seq):
+        if self.store_age.tick(self.clock.now, journal, self.held_copies.last_seq):
             for peer in self._channels.peers:
                 self._channels.say(peer, self.store_age.marks(peer))
         self.note_interests(journal)
@@ -405,7 +404,7 @@ class Network:
                 self.store_and_forward.taken(peer, tags)
             case StoreMarks():
                 if self.store_age.heard(peer, message):
-                    self.out.append(self.store_and_forward.store_is_old(peer))
+                    self.out.append(self.held_copies.store_is_old(peer))
             case Datagram():
                 self.datagrams.arrived(message)
             case SchemeMessage(scheme=scheme, payload=payload) if scheme == PAN and self.pan is not None:
