@@ -47,8 +47,8 @@ def substrings(target: Target) -> None:
 
 
 def programs(target: Target) -> None:
-    """Selectors of 16,000 words and signs."""
-    _with_subscriptions(target, "sums", [" + ".join(["b"] * 8000) + f" = {n}" for n in range(100)], {"b": 1})
+    """Selectors of 8,000 words and signs."""
+    _with_subscriptions(target, "sums", [" + ".join(["b"] * 4000) + f" = {n}" for n in range(100)], {"b": 1})
 
 
 def properties(target: Target) -> None:

@@ -192,10 +192,10 @@ def durable_ends(target: Target) -> None:
 
 SELECTORS = {
     "text": "x = '" + "y" * 60_000 + "'",
-    "tokens": "x = " + "+".join(["b"] * 8000),
-    "names": " OR ".join(f"n{n} > {n}" for n in range(3000)),
-    "conjunctions": " AND ".join(f"(a{n} = 1 OR b{n} = 2)" for n in range(1500)),
-    "negated": "NOT (" + " AND ".join(f"n{n} <> {n}" for n in range(3000)) + ")",
+    "tokens": "x = " + "+".join(["b"] * 4000),
+    "names": " OR ".join(f"n{n} > {n}" for n in range(2000)),
+    "conjunctions": " AND ".join(f"(a{n} = 1 OR b{n} = 2)" for n in range(800)),
+    "negated": "NOT (" + " AND ".join(f"n{n} <> {n}" for n in range(2000)) + ")",
     "depth": "(" * parser.DEPTH_MAX + "x = 1" + ")" * parser.DEPTH_MAX,
     "choices": "x IN (" + ",".join(f"'{n}'" for n in range(parser.CHOICES_MAX)) + ")",
 }

@@ -52,7 +52,7 @@ ROWS = (
     Row("matching: LIKE of 4096 characters, a property of 1 MiB", messages.like),
     Row("matching: 2000 negated LIKEs, 1 MiB", messages.negated_likes),
     Row("matching: 5000 short substrings, 1 MiB", messages.substrings),
-    Row("matching: selectors of 16,000 words and signs", messages.programs),
+    Row("matching: selectors of 8,000 words and signs", messages.programs),
     Row("a message for 10,000 subscriptions of a connection", requests.same_selector_often),
     Row("queues: browsing with 500 patterns, moving", requests.queue, prepare=requests.fill_queue),
     Row("queues: purging", requests.purge, prepare=requests.fill_queue),
