@@ -125,20 +125,17 @@ async def publish(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
     """To a topic with two durable mailboxes on it: one after the other, many of them not confirmed yet."""
     waiting: set[asyncio.Task[None]] = set()
 
-    async def confirmed(n: int, receipt: Receipt, generation: int) -> None:
+    async def confirmed(n: int, receipt: Receipt) -> None:
         await receipt.confirmed()
         ledger.confirmed.add(n)
-        if client.generation == generation:
-            ledger.sent_again.discard(n)
 
     way = f"publisher {id(client)}"
     while not stop.is_set():
         ledger.sent += 1
-        n, generation = ledger.sent, client.generation
+        n = ledger.sent
         ledger.ways[n] = way
-        ledger.sent_again.add(n)
         receipt = await client.publish("t.x", {"n": n}, bytes(n % 300), persistent=True, wait=False)
-        task = asyncio.create_task(confirmed(n, receipt, generation))
+        task = asyncio.create_task(confirmed(n, receipt))
         waiting.add(task)
         task.add_done_callback(waiting.discard)
         await asyncio.sleep(0 if len(waiting) < 50 else 0.005)
@@ -150,11 +147,8 @@ async def publish_alone(client: Client, ledger: Ledger, stop: asyncio.Event) -> 
     while not stop.is_set():
         ledger.sent += 1
         ledger.ways[ledger.sent] = "publisher"
-        generation = client.generation
         await client.publish("t.x", {"n": ledger.sent}, bytes(ledger.sent % 300), persistent=True, wait=True)
         ledger.confirmed.add(ledger.sent)
-        if client.generation != generation:
-            ledger.sent_again.add(ledger.sent)
 
 
 async def transact(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:

@@ -19,7 +19,6 @@ class Ledger:
     given: dict[str, list[Delivery]] = field(default_factory=dict)
     ways: dict[int, Hashable] = field(default_factory=dict)  # of each message its publisher
     sent: int = 0
-    sent_again: set[int] = field(default_factory=set)  # perhaps: its connection broke before it was confirmed
     finished: dict[str, set[int]] = field(default_factory=dict)  # acknowledged, and that is on disk
     came_again: list[tuple[str, int]] = field(default_factory=list)  # of these
 
@@ -34,15 +33,11 @@ class Ledger:
 
     def problems(self) -> list[str]:
         wrong = [f"{name}: {n} came again without a mark" for name, n in self.unmarked()]
-        wrong += [f"{name}: {n} was acknowledged and came again" for name, n in self.doubled()]
+        wrong += [f"{name}: {n} was acknowledged and came again" for name, n in self.came_again]
         return wrong + self.overtaken() + self.missing()
 
     def unmarked(self) -> list[tuple[str, int]]:
         return [(name, n) for name, given in self.given.items() for n in histories.unmarked(given)]
-
-    def doubled(self) -> list[tuple[str, int]]:
-        """Note a message sent again to a restarted broker, which may count as another one; a transaction never does."""
-        return [(name, n) for name, n in self.came_again if name == GROUPS or n not in self.sent_again]
 
     def overtaken(self) -> list[str]:
         wrong = []

@@ -12,7 +12,7 @@ from tidings.model.destination import DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.node.clients.subscription_plan import predicate_of
-from tidings.routing.bdrp.interests import LocalInterests
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.sim.brokers import TOPIC, Brokers, SimulatedPublication, Subscriber
 from tidings.tracking.query.path import Path
 
@@ -32,7 +32,7 @@ def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox], forgetful: Abstrac
     for subscriber in [*brokers.subscribers, *brokers.gone]:
         for id, count in subscriber.got.items():
             name = f"subscriber {subscriber.number} at router {subscriber.router} ({subscriber.selector})"
-            doubles = not subscriber.durable and _may_double(known[id], subscriber.router, kept=False)
+            doubles = not subscriber.durable and _may_double(known[id], subscriber.router)
             doubles |= _may_double_far(known[id], subscriber.router, forgetful)
             if count > 1 and not doubles:
                 fail("once-only", f"{name} got {id.hex()} {count} times")
@@ -47,11 +47,11 @@ def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox], forgetful: Abstrac
                 fail("delivered-set", f"{name} gave {id.hex()}, which does not match")
 
 
-def _may_double(one: SimulatedPublication, router: int, *, kept: bool) -> bool:
+def _may_double(one: SimulatedPublication, router: int) -> bool:
     """Its publisher did not know that it had arrived and sent it again. At other brokers it comes once all the same;
-    so it does at its own to what is kept (queues, durable subscriptions), unless that one has restarted in between and
-    the message was acknowledged before. Durable subscriptions that are only read at the end get nothing twice."""
-    return one.router == router and (one.stored_again if kept else len(one.clients) > 1)
+    so it does at its own to what is kept (queues, durable subscriptions), also if that one has restarted in between and
+    the message was acknowledged before."""
+    return one.router == router and len(one.clients) > 1
 
 
 def _may_double_far(one: SimulatedPublication, router: int, forgetful: AbstractSet[int]) -> bool:
@@ -65,8 +65,7 @@ def acked_stays_acked(brokers: Brokers, mailboxes: Iterable[Mailbox], forgetful:
     known = {one.id: one for one in brokers.publications}
     for mailbox in mailboxes:
         for id in mailbox.given_again():
-            far = _may_double_far(known[id], mailbox.router, forgetful)
-            if not far and not _may_double(known[id], mailbox.router, kept=True):
+            if not _may_double_far(known[id], mailbox.router, forgetful):
                 fail("acked-stays-acked", f"{mailbox.name} gave {id.hex()}, which had been acknowledged")
 
 

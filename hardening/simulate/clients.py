@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from hardening import histories
 from hardening.histories import Acknowledgement, Delivery
+from tidings.model.codec import ID
 from tidings.model.values import Value
 from tidings.node.requests import Ack, AckMode, Begin, Commit, Credit, Request, Rollback, Subscribe, Sync
-from tidings.sim.broker import ID, SimBroker
+from tidings.sim.broker import SimBroker
 from tidings.sim.brokers import TOPIC, Brokers, SimulatedPublication, Subscriber
 from tidings.sim.client import SimClient, SimulatedDelivery
 

@@ -19,10 +19,11 @@ from functools import partial
 from typing import TypeGuard
 
 from tidings.client.async_errors import AsyncErrors
+from tidings.client.broker_url import BrokerAddress
 from tidings.client.connection.answers import LATER_CODES, again, error_of
 from tidings.client.connection.transport import CLOSE_SECONDS, Transport
 from tidings.client.message_builder import now_ms
-from tidings.client.options import BrokerAddress, ConnectOptions
+from tidings.client.options import ConnectOptions
 from tidings.errors import ConnectionLostError, SecurityError, TidingsError, UsageError
 from tidings.model.message_id import MessageIdSource
 from tidings.model.values import Value
