@@ -216,7 +216,7 @@ class NodeDriver:
 
     def turn(self) -> None:
         """Handle what the forwarding plane hands over, until there is nothing more."""
-        while self.plane.has_events():
+        while self.engine.has_requests or self.plane.has_events():
             self.step(inputs.PlaneReady())
 
     def tick(self, ms: int = 1000) -> None:

@@ -572,6 +572,18 @@ class Forwarder:
 
     def release(self, connection: int) -> None: ...
 
+    def set_share(self, milliseconds: int) -> None:
+        """
+        How long the input of one connection is parsed before others come first, by the system's clock; 0: as long as there is some.
+        """
+
+    def has_tired(self) -> bool: ...
+
+    def rest(self) -> int:
+        """
+        The connection whose input has waited longest since its share was used up, to be resumed; -1: none.
+        """
+
     def feed(self, connection: int, size: int, now_ms: int) -> int: ...
 
     def serve(self, connection: int, size: int, now_ms: int) -> int:

@@ -49,19 +49,26 @@ class OpenTransactions:
         """A message that waits for the commit."""
         transaction = client.transactions.get(session) or client.transaction(session)  # which says that there is none
         all_bytes, own_bytes = self._bytes + len(message), transaction.bytes + len(message)
+        settings = self._settings
         if transaction.failure is None and (
-            own_bytes > self._settings.transaction_bytes_max or all_bytes > self._settings.transactions_bytes_max
+            own_bytes > settings.transaction_bytes_max or all_bytes > settings.transactions_bytes_max
         ):
-            self._bytes -= transaction.bytes
-            transaction.messages.clear()
-            transaction.bytes = 0
-            transaction.failure = LimitError("E_TRANSACTION_SIZE", "more bytes than open transactions may hold")
+            self._fail(transaction, "more bytes than open transactions may hold")
+        elif transaction.failure is None and len(transaction.messages) >= settings.transaction_messages_max:
+            self._fail(transaction, f"a transaction has at most {settings.transaction_messages_max} messages")
         if transaction.failure is not None:
             self._outbox.refused(client.number, receipt, transaction.failure)
         else:
             self._bytes, transaction.bytes = all_bytes, own_bytes
             transaction.messages.append(message)
             self._outbox.accepted(client.number, receipt)
+
+    def _fail(self, transaction: OpenTransaction, reason: str) -> None:
+        """It can only be rolled back now: what it holds is not needed any more."""
+        self._bytes -= transaction.bytes
+        transaction.messages.clear()
+        transaction.bytes = 0
+        transaction.failure = LimitError("E_TRANSACTION_SIZE", reason)
 
     def commit(self, now_ms: int, client: Connection, request: Commit) -> None:
         transaction = self._end(client, request.session)
