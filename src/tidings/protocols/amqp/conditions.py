@@ -24,6 +24,8 @@ _NAMES = {
     "E_AMQP_TRANSACTION_UNKNOWN": "amqp:transaction:unknown-id",
     "E_CODEC": "amqp:invalid-field",
     "E_CONNECTIONS": "amqp:resource-limit-exceeded",
+    "E_AMQP_DELAY": "amqp:invalid-field",
+    "E_DELAY_EVENT": "amqp:not-allowed",
     "E_DESTINATION": "amqp:invalid-field",
     "E_DURABLE_BUSY": "amqp:resource-locked",
     "E_DURABLE_UNKNOWN": "amqp:not-found",

@@ -53,7 +53,7 @@ CHANNELS_MAX = 255
 LINKS_MAX = 4_096  # of one connection
 FRAME_BYTES_MAX = 64 << 10
 SESSION_BYTES = 512 * FRAME_BYTES_MAX  # the window for incoming transfers, which are read as they come
-CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
+CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS")
 
 
 OurLink: TypeAlias = ConsumerLink | BrowserLink | ForgetLink | ProducerLink
