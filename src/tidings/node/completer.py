@@ -29,6 +29,7 @@ from tidings.node.completions import (
     ForwardMessage,
     HoldCopy,
     KeepDelayed,
+    MoveWaiting,
     NetworkCompletion,
     OfferMessage,
     PublishDelayed,
@@ -126,6 +127,7 @@ class Completer:
                 | DeliverRelayed()
                 | HoldCopy()
                 | ReleaseCopy()
+                | MoveWaiting()
                 | TakeRelay()
                 | ConfirmHandOver()
                 | ConfirmCopy()
@@ -154,6 +156,8 @@ class Completer:
                 network.store_and_forward.held_copy(completion, error)
             case ReleaseCopy():
                 network.held_copies.released(completion, error)
+            case MoveWaiting():
+                network.diversions.finish(completion, error)
             case TakeRelay():
                 if network.relay_inbox.complete(completion, error):
                     self.complete_all(self._journal.withdraw(completion.life), error)

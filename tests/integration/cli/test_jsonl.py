@@ -8,6 +8,7 @@ import warnings
 from contextlib import suppress
 
 import pytest
+from hardening.support.strategies_model import messages
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_json import JsonMessage
-from tidings.testing.strategies_model import messages
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),

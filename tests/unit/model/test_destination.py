@@ -1,11 +1,11 @@
 import pytest
+from hardening.support.strategies_model import destinations, topic_patterns
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import UsageError
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination, DestinationPattern
-from tidings.testing.strategies_model import destinations, topic_patterns
 
 
 @given(destinations)

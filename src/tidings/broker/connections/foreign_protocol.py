@@ -19,6 +19,7 @@ _EXPECTED = {
     "stomp": STOMP,
     "amqp": AMQP,
     "mqtt": MQTT,
+    "http": HTTP,
     "websocket": HTTP,
     "mqtt-websocket": HTTP,
 }

@@ -20,7 +20,7 @@ from tidings.cli.demo.stage import Stage
 from tidings.cli.demo.theme import Theme
 from tidings.lab.execution import Execution
 from tidings.lab.experiment import Experiment, Measure
-from tidings.lab.samples import judge, of_rows
+from tidings.lab.run_verdict import judge, of_rows
 from tidings.lab.workloads import Parameter
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows

@@ -49,7 +49,7 @@ def show_matching(stage: Stage) -> None:
     last = points[-1]
     found = f"{last.indexed_us:.1f} µs a message, {last.linear_us / last.indexed_us:.0f} times faster than a scan"
     stage.find(f"matching against {last.conjunctions:,} conjunctions", found)
-    stage.highlight(f"{last.indexed_us:.1f} µs", f"to find who wants a message among {last.conjunctions:,} conditions")
+    stage.highlight(f"{last.indexed_us:.1f} µs", f"to match a message against {last.conjunctions:,} conditions")
     texts = [
         "A subscriber states a selector, such as stock = 'XYZ' AND price > 20. For each message the broker must find "
         "all whose selector holds. An index over attributes and values makes that nearly independent of their number.",
@@ -57,7 +57,8 @@ def show_matching(stage: Stage) -> None:
         "looking at each.",
     ]
     caption = "Processor time for matching one message, by number of conditions. Both axes are logarithmic."
-    stage.section("Who wants this message?", texts, stage.picture("matching", lambda _: draw(points), caption))
+    picture = stage.picture("matching", lambda _: draw(points), caption)
+    stage.section("From a message to its subscribers", texts, picture)
 
 
 def show_selectors(stage: Stage) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.model.destination import Destination, DestinationPattern, name_fault
-from tidings.protocols.mqtt.filters import both, selector_of
+from tidings.protocols.mqtt.content_filters import both, selector_of
 from tidings.protocols.mqtt.reasons import MqttError
 from tidings.protocols.mqtt.topics import check_filter, check_name, patterns, to_destination, to_topic
 
