@@ -148,6 +148,7 @@ class NodeDriver:
         persistent: bool = True,
         priority: int = 4,
         expiration_ms: int | None = None,
+        deliver_at_ms: int | None = None,
     ) -> bytes:
         self._ids += 1
         message = Message(
@@ -158,6 +159,7 @@ class NodeDriver:
             persistent=persistent,
             priority=priority,
             expiration_ms=expiration_ms,
+            deliver_at_ms=deliver_at_ms,
         )
         return encode_message(message)
 

@@ -150,6 +150,7 @@ private:
             if (i == 1) priority_ = static_cast<uint8_t>(item.number);
             if (i == 2 && item.kind != AmqpKind::Uint) return false;
             if (i == 2) ttl_ms_ = static_cast<uint32_t>(item.number);
+            if (i == 3 && item.kind == AmqpKind::Bool && !item.number) return false;  // which must stay so
             if (i > 2 && item.kind != AmqpKind::Bool && item.kind != AmqpKind::Uint) return false;
         }
         return cursor.done();

@@ -381,7 +381,7 @@ private:
         ++out_.stats.received;
         // A session that is in no transaction, perhaps no longer after a reconnection, is refused by Python.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
-            (message.typed() && !passes_event(connection, entry))) {
+            (message.flags & MessageView::Delayed) || (message.typed() && !passes_event(connection, entry))) {
             out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
             ++out_.stats.expired;

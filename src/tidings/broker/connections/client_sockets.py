@@ -57,6 +57,10 @@ class ClientSockets:
         if not room or self.closed:
             self._step(RefuseClient(number, "too many connections"))
 
+    def foreign(self, connection: ClientConnection, why: str) -> None:
+        """It speaks a protocol that its port does not."""
+        self._lines.note(log, logging.WARNING, f"wrong protocol: {why}", connection.address)
+
     def lost(self, connection: ClientConnection) -> None:
         """Its socket is gone."""
         number = connection.number

@@ -37,7 +37,7 @@ CHANNELS_MAX = 255
 FRAME_HEADER_BYTES = 8  # of the native protocol
 LINKS_MAX = 4_096  # of one connection
 FRAME_BYTES_MAX = 64 << 10
-CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
+CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS")
 
 
 OurLink: TypeAlias = ConsumerLink | BrowserLink | ForgetLink | ProducerLink
