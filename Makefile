@@ -9,7 +9,7 @@ HARDENING := bench/results/hardening
 NATIVE_SOURCES := $(shell find native -name "*.[ch]pp")
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(NATIVE_SOURCES)
 
-.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering differential docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan audit crash rolling sim load flaps partition pan hermes covering differential docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -101,7 +101,7 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	  --junitxml build/tsan/report.xml tests/unit/kernel/test_threads.py; status=$$?; \
 	  $(BIN)/python -m hardening.record $(HARDENING)/threads.json threads --tests build/tsan/report.xml; exit $$status
 
-audit: setup  ## known weaknesses in the locked versions, by a copy of osv.dev's advisories for PyPI (DATABASE=directory)
+audit: setup  ## known weaknesses in the locked versions (DATABASE=copy of osv.dev for PyPI), SQLite, CPython and OpenSSL
 	$(BIN)/python -m hardening.audit $(DATABASE) --results $(HARDENING)/audit.json
 
 docs: setup  ## build the documentation into build/docs, without warnings
@@ -118,6 +118,9 @@ crash: setup  ## end brokers under load again and again, fail the power, cut and
 	  $$(( $(or $(KILLS),500) / 25 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -m hardening.kills.power_loss $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -m hardening.kills.store_damage $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+
+rolling: setup  ## change each network parameter broker by broker, under load and kills; goes on where it ended (DUE=15000 ONLY=hops_max)
+	$(BIN)/python -m hardening.kills.rolling $(or $(DUE),15000) $(if $(ONLY),--only $(ONLY)) --results $(HARDENING)/rolling.json
 
 proton: setup  ## Qpid Proton's own examples against a broker on port 5672 (EXAMPLES=.../qpid-proton/python/examples)
 	scripts/proton-examples $(EXAMPLES)

@@ -46,6 +46,7 @@ COMMANDS = {
     "kills in a network": "make crash",
     "a stopped broker and a killed one": "make crash",
     "MQTT sessions": "python -m hardening.kills.mqtt",
+    "rolling changes": "make rolling",
     "power failures": "make crash",
     "damaged stores": "make crash",
     "partitions": "make partition",
@@ -56,7 +57,21 @@ COMMANDS = {
     "audit": "make audit",
 }
 SETTINGS = {"sets", "seconds", "minutes"}  # parameters of a run, which are not summed
-COMMON = {"what", "parser", "kind", "date", "version", "commit", "machine", "system", "python", "cpu", "seed", "first"}
+COMMON = {
+    "what",
+    "parser",
+    "parameter",
+    "kind",
+    "date",
+    "version",
+    "commit",
+    "machine",
+    "system",
+    "python",
+    "cpu",
+    "seed",
+    "first",
+}
 
 
 def lines() -> list[dict[str, Any]]:
@@ -67,12 +82,14 @@ def lines() -> list[dict[str, Any]]:
 
 
 def campaign(record: dict[str, Any]) -> str:
-    detail = record.get("parser") or (record.get("kind") if record["what"] == "load" else None)
+    detail = (
+        record.get("parser") or record.get("parameter") or (record.get("kind") if record["what"] == "load" else None)
+    )
     return f"{record['what']}: {detail}" if detail else str(record["what"])
 
 
 def campaigns() -> dict[str, list[dict[str, Any]]]:
-    """The records of each campaign, oldest first; every parser and every load scenario is one of its own."""
+    """The records of each campaign, oldest first; every parser, parameter and load scenario is one of its own."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for record in lines():
         groups[campaign(record)].append(record)

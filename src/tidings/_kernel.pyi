@@ -483,21 +483,23 @@ class RunList:
 
     def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
-    @staticmethod
-    def scattered(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)]) -> bool:
-        """True if there are many ids, and nearly each is of another publisher."""
-
     def ids(self) -> bytes:
         """All ids in ascending order of broker, publisher and time."""
-
-    def filter(self, seed: int) -> LineFilter:
-        """A line filter of the same ids."""
 
     @property
     def runs(self) -> int: ...
 
     @property
     def count(self) -> int: ...
+
+class PublisherNumbering:
+    """Numbers of publishers: a count permuted under a key."""
+
+    def __init__(self, key: int) -> None: ...
+
+    def number_of(self, count: int) -> int: ...
+
+    def count_of(self, number: int) -> int: ...
 
 class LineFilter:
     """A Bloom filter of cache lines."""
@@ -922,7 +924,7 @@ class Tally:
 class Tracker:
     """Histories of what passes, filled by the forwarder."""
 
-    def __init__(self, broker: int, exact: bool, runs: bool, bits: int, hashes: int, capacity: int, doublings: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
+    def __init__(self, broker: int, exact: bool, runs: bool, bits: int, hashes: int, capacity: int, doublings: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool, numbering: int) -> None: ...
 
     def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
 

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -34,6 +35,7 @@ from tidings.broker.logs import note
 from tidings.broker.management.api import ManagementApi
 from tidings.broker.management.call import BrokerControl
 from tidings.broker.management.operations import PREFIX
+from tidings.broker.membership import Membership
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.server import Broker
 from tidings.broker.startup import Startup, StartupOptions, prepare
@@ -43,7 +45,6 @@ from tidings.broker.tuning.capacity_observer import Observer, watch
 from tidings.broker.tuning.gc_tuning import collect_seldom
 from tidings.errors import ConfigError, TidingsError
 from tidings.kernel.heap import keep_large_blocks
-from tidings.node.inputs import ForgetBroker
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
 from tidings.store.sqlite.store import SqliteStore
@@ -136,8 +137,9 @@ class BrokerMain:
         broker = self._broker
         if not self.configuration.metrics.api:
             return {}
-        guard, forget = (lambda: broker.login.guard), (lambda router: broker.step(ForgetBroker(router)))
-        control = BrokerControl(broker.view, guard, broker.end_client, self.check, self.reload, forget)
+        membership = Membership(broker, lambda: self._startup, self._apply_peers, self._stop.set)
+        guard = lambda: broker.login.guard  # noqa: E731
+        control = BrokerControl(broker.view, guard, broker.end_client, self.check, self.reload, membership)
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
 
     def _open_store(self) -> SqliteStore:
@@ -246,6 +248,19 @@ class BrokerMain:
             old, self._startup = self._startup, new
             await self._apply(old, new)
             return []
+
+    async def _apply_peers(self) -> None:
+        """Let the peers of the files, and those that operators changed, take effect, and nothing else."""
+        async with self._reloading:
+            new, old = await self._prepare(), self._startup
+            peers = new.configuration.network.peers
+            network = replace(old.configuration.network, peers=peers)
+            self._startup = replace(
+                old, configuration=replace(old.configuration, network=network), file_peers=new.file_peers
+            )
+            if isinstance(self._broker.links, BrokerLinks) and new.peers is not None:
+                self._broker.links.renew(new.peers.links)
+                self._broker.links.change_peers(new.peers.network)
 
     async def _apply(self, old: Startup, new: Startup) -> None:
         configuration = new.configuration

@@ -5,12 +5,12 @@ import ssl
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidings.broker.config import broker_id
+from tidings.broker.config import broker_id, peer_changes
 from tidings.broker.config import load as config
 from tidings.broker.config.installed_packages import check_installed
 from tidings.broker.config.joining import joining
 from tidings.broker.config.locations import with_lines
-from tidings.broker.config.network import peers_of
+from tidings.broker.config.network import PeerTable, peers_of
 from tidings.broker.config.tables import Configuration
 from tidings.broker.links.links import Peers
 from tidings.broker.logs import note
@@ -18,6 +18,7 @@ from tidings.broker.security import users
 from tidings.broker.security.access import AccessRules
 from tidings.broker.security.exposure_check import check_exposure, note_exposure
 from tidings.broker.security.guard import Guard, OpenGuard
+from tidings.broker.security.login_tokens import LoginTokens
 from tidings.broker.security.tls import server_context
 from tidings.broker.security.user_guard import UserGuard
 from tidings.errors import ConfigError
@@ -47,6 +48,7 @@ class Startup:
     tls: ssl.SSLContext | None
     peers: Peers | None  # None: the broker has no network
     drawn: bool  # the broker has a new number that must still be written
+    file_peers: tuple[PeerTable, ...]  # of the network, as the file names them, without changes of operators
 
     def guard(self) -> Guard:
         """The guard for these users; logs unsafe settings."""
@@ -54,7 +56,8 @@ class Startup:
             note(log, logging.WARNING, "no users configured: every client has full access")
             return OpenGuard()
         note_exposure(self.configuration)
-        return UserGuard(self.users, self.rules, self.configuration.limits_of())
+        tokens = LoginTokens.kept_in(Path(self.configuration.broker.data))
+        return UserGuard(self.users, self.rules, self.configuration.limits_of(), tokens=tokens)
 
 
 def prepare(options: StartupOptions, protocols: tuple[str, ...]) -> Startup:
@@ -87,5 +90,15 @@ def _checked(options: StartupOptions, configuration: Configuration) -> Startup:
     known = users.load(configuration.users_file) if has_users else None
     check_exposure(configuration, known, str(options.config or "the defaults"))
     tls = server_context(configuration.tls) if configuration.encrypts else None
+    file_peers = configuration.network.peers
+    configuration = _with_changed_peers(configuration)
     peers = peers_of(configuration.network, configuration.broker.id)
-    return Startup(configuration, AccessRules.of(configuration.access), known, tls, peers, drawn)
+    return Startup(configuration, AccessRules.of(configuration.access), known, tls, peers, drawn, file_peers)
+
+
+def _with_changed_peers(configuration: Configuration) -> Configuration:
+    network = configuration.network
+    if not network.name or network.overlay == "pan":
+        return configuration
+    applied = peer_changes.load(Path(configuration.broker.data)).applied(network.peers)
+    return replace(configuration, network=replace(network, peers=applied))

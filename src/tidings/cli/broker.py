@@ -16,6 +16,7 @@ from tidings.broker.tuning.capacity_monitor import CapacityMonitor
 from tidings.broker.tuning.capacity_observer import Observer
 from tidings.extras import install_command, installed
 from tidings.protocols.amqp.session import AmqpSession
+from tidings.protocols.http.session import HttpSession
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
 from tidings.protocols.mqtt.websocket import MqttWebSocketSession
@@ -40,6 +41,10 @@ def mqtt_websocket(_: Configuration, listener: ListenerTable) -> Callable[[Calle
     return partial(MqttWebSocketSession, partial(MqttSession, MQTT_CLIENTS), listener.origins)
 
 
+def http(_: Configuration, listener: ListenerTable) -> Callable[[Caller], Gateway]:
+    return partial(HttpSession, listener.origins)
+
+
 MQTT_CLIENTS = MqttClients()  # of all listeners of this process
 SESSIONS: process.Sessions = {
     "native": NativeSession,
@@ -48,9 +53,10 @@ SESSIONS: process.Sessions = {
     "amqp": NativeSession,
     "mqtt": MqttNativeSession,
     "mqtt-websocket": MqttNativeSession,
+    "http": NativeSession,
 }
 LAYERS: process.Layers = {"websocket": WebSocketLayer}
-GATEWAYS: process.Gateways = {"amqp": amqp, "mqtt": mqtt, "mqtt-websocket": mqtt_websocket}
+GATEWAYS: process.Gateways = {"amqp": amqp, "mqtt": mqtt, "mqtt-websocket": mqtt_websocket, "http": http}
 
 
 def _capacity_monitor() -> Observer | None:

@@ -1,17 +1,19 @@
 """`tidings net`: runs a network of brokers on this machine."""
 
 import time
+import tomllib
+from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from random import Random
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tidings.broker.config.network import ENCODINGS
+from tidings.broker.config.network import ENCODINGS, NetworkTable
+from tidings.cli import net_members
 from tidings.cli.experiments import real_network
 from tidings.cli.json_text import found_json
-from tidings.cli.queue.management import ManagementAccess, manages
 from tidings.errors import TidingsError, UsageError
 from tidings.localnet.member import Routing
 from tidings.localnet.network import LocalNetwork, LocalOptions
@@ -26,9 +28,14 @@ from tidings.text_files import read_text
 FOLDER = Path("out/net")
 SIZE_MAX = 10_000  # brokers of a topology: more do not fit into the memory of one machine
 FULL_MAX = 1_000  # of a full mesh
+MEMBERS_OWN = ("host", "port", "address", "join", "peers")
 Folder = Annotated[Path, typer.Option("--folder", help="The folder of the network: stores, logs, configuration.")]
 app = typer.Typer(no_args_is_help=True, help="Run a network of brokers on this machine, from one topology file.")
 app.add_typer(real_network.app, name="experiment")
+net_members.register(app)
+
+
+SIZE, STUB_SIZE, SYSTEMS_MAX = 4, 1000, 10  # brokers, where none are given; autonomous systems
 
 
 class TopologyKind(Enum):
@@ -43,6 +50,9 @@ class TopologyKind(Enum):
     TRANSIT_STUB = "transit-stub"
     EIGHT = "eight"
     LARGE = "large"
+
+
+OWN_SIZES = {TopologyKind.SQUARE: 4, TopologyKind.EIGHT: 8, TopologyKind.LARGE: 42}
 
 
 def register(to: typer.Typer) -> None:
@@ -66,6 +76,10 @@ def start(
     advertise: Annotated[
         list[str] | None, typer.Option(help="With covering: topics that clients may publish to; repeatable.")
     ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other key of [network], as in hops_max=16; repeatable."),
+    ] = None,
     delays: Annotated[bool, typer.Option(help="Delay links as the topology says.")] = False,
     namespaces: Annotated[
         bool, typer.Option(help="Use network namespaces and the topology's bandwidths (needs root).")
@@ -76,7 +90,17 @@ def start(
 
     Example: tidings net generate square+diagonal > square.toml && tidings net start square.toml
     """
-    way = Routing(routing, unicast, encoding, exact, policy, merge, tuple(advertise or (">",)), broadcast_above)
+    way = Routing(
+        routing,
+        unicast,
+        encoding,
+        exact,
+        policy,
+        merge,
+        tuple(advertise or (">",)),
+        broadcast_above,
+        settings=dict(map(_setting, setting or ())),
+    )
     options = LocalOptions(port=port, routing=way, delays=delays, namespaces=namespaces)
     network = LocalNetwork.create(folder, from_toml(read_text(topology, "E_TOPOLOGY")), options)
     network.start()
@@ -133,7 +157,9 @@ def restart(name: Annotated[str, typer.Argument(help="The broker.")], folder: Fo
 @app.command()
 def generate(
     kind: Annotated[TopologyKind, typer.Argument(help="The shape.")],
-    size: Annotated[int, typer.Argument(help="Number of brokers, for shapes of variable size.")] = 4,
+    size: Annotated[
+        int | None, typer.Argument(min=1, help="Number of brokers; default: 4, or that of the shape.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of random shapes.")] = 1,
     draw: Annotated[bool, typer.Option("--draw", help="Draw it instead of writing TOML.")] = False,
 ) -> None:
@@ -145,56 +171,27 @@ def generate(
     typer.echo(to_text(graph) if draw else to_toml(graph), nl=draw)
 
 
-@app.command()
-@manages
-def forget(
-    broker: Annotated[int, typer.Argument(help="Id of the broker that was removed for good.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    *,
-    access: ManagementAccess,
-) -> None:
-    """Make a running broker forget another one that was removed for good, and drop what waits for it there.
-
-    Example: tidings net forget 7 --url http://127.0.0.1:8700
-    """
-    found = access.open().ask("DELETE", "network", "brokers", str(broker), body={})
-    if as_json:
-        typer.echo(found_json(found))
-    else:
-        typer.echo(f"broker {broker} is forgotten; {found['dropped']} persistent messages for it are dropped")
+def _setting(text: str) -> tuple[str, Any]:
+    """A key of [network] and its value as in TOML; a value that is not TOML is text."""
+    name, equals, value = text.partition("=")
+    if not equals or name not in {one.name for one in fields(NetworkTable)}:
+        raise UsageError("E_NET_SET", f"{text!r} is not a key of [network] with a value, as in hops_max=16")
+    if name in MEMBERS_OWN:
+        raise UsageError("E_NET_SET", f"{name} differs from broker to broker and follows from the topology")
+    try:
+        return name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value
 
 
-@app.command()
-@manages
-def explain(
-    destination: Annotated[str, typer.Argument(help="The topic of the message.")],
-    attributes: Annotated[str, typer.Option(help="Its attributes, a JSON object.")] = "{}",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    *,
-    access: ManagementAccess,
-) -> None:
-    """Explain to which brokers a message that is published at a running broker would be sent, and why.
-
-    Example: tidings net explain ticks.xyz --attributes '{"price": 50}' --url http://127.0.0.1:8700
-    """
-    query = {"destination": destination, "attributes": attributes}
-    found = access.open().ask("GET", "network", "explain", query=query)
-    if as_json:
-        typer.echo(found_json(found))
-        return
-    if not found:
-        typer.echo("this broker has no network: the message stays here")
-        return
-    for one in found["destinations"]:
-        way = "without a route" if one["fate"] == "no_route" else f"by broker {one['next_hop']}"
-        typer.echo(f"to broker {one['router']}, {way}, because it asks for: {'; '.join(one['because']) or 'not shown'}")
-    others = ", ".join(map(str, found["others"])) or "none"
-    typer.echo(f"brokers that do not want it: {others}")
-    if not found["synchronised"]:
-        typer.echo("the interests of the network are not known yet: a persistent message waits for them")
+def make(kind: TopologyKind, size: int | None, rng: Random) -> Graph:
+    own = OWN_SIZES.get(kind)
+    if own is not None and size not in (None, own):
+        raise UsageError("E_GRAPH_SIZE", f"{kind.value} has {own} brokers, not {size}; choose another shape")
+    return _make(kind, size or STUB_SIZE if kind is TopologyKind.TRANSIT_STUB else size or SIZE, rng)
 
 
-def make(kind: TopologyKind, size: int, rng: Random) -> Graph:
+def _make(kind: TopologyKind, size: int, rng: Random) -> Graph:
     most = FULL_MAX if kind is TopologyKind.FULL else SIZE_MAX
     if size > most:
         raise UsageError("E_GRAPH_SIZE", f"{size} brokers are too many; {kind.value} has at most {most}")
@@ -216,7 +213,8 @@ def make(kind: TopologyKind, size: int, rng: Random) -> Graph:
         case TopologyKind.BARABASI_ALBERT:
             return shapes.barabasi_albert(size, rng)
         case TopologyKind.TRANSIT_STUB:
-            return shapes.transit_stub(rng)
+            systems = next(count for count in range(min(SYSTEMS_MAX, size), 0, -1) if size % count == 0)
+            return shapes.transit_stub(rng, systems, size // systems)
         case TopologyKind.EIGHT:
             return shapes.eight_brokers()
         case TopologyKind.LARGE:

@@ -36,6 +36,11 @@ class MessageCache:
     def get(self, seq: int) -> CachedMessage | None:
         return self._stored.get(seq) or self._pinned.get(seq)
 
+    def find(self, id: bytes) -> dict[int, bytes]:
+        """The messages with this id that are in memory, by sequence number. This looks at all of them."""
+        both = (self._stored, self._pinned)
+        return {seq: held.message for kept in both for seq, held in kept.items() if held.message[4:20] == id}
+
     def add(self, seq: int, message: bytes, *, holders: int, stored: bool, expires_ms: int = 0) -> None:
         assert self.get(seq) is None
         (self._stored if stored else self._pinned)[seq] = CachedMessage(message, expires_ms, holders, stored)

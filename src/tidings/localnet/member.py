@@ -8,7 +8,8 @@ import json
 import os
 import sys
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ STATUS_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Routing options of a network: keys of [network] that all members share."""
+    """Routing options of a network: keys of [network] that all members share; `settings` has all without a field."""
 
     routing: str = "bdrp"
     unicast: str = "link-state"
@@ -38,6 +39,7 @@ class Routing:
     broadcast_above: int = 0
     heartbeat_ms: float = 1000.0
     redial_ms_max: float = 2000.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         wanted = {"routing": SCHEMES, "unicast": UNICASTS, "encoding": ENCODINGS, "policy": POLICIES}
@@ -49,7 +51,11 @@ class Routing:
     @property
     def pan(self) -> bool:
         """True if the brokers choose their links, instead of the topology."""
-        return SCHEMES[self.routing].typed
+        return SCHEMES[self.routing].typed or self.settings.get("overlay") == "pan"
+
+    def keys(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in Routing.__slots__ if name != "settings"}
+        return own | dict(self.settings) | ({"overlay": "pan"} if self.pan else {})
 
 
 class Peer(NamedTuple):
@@ -80,17 +86,24 @@ class Member:
         return folder / f"{self.name}.toml"
 
     def save(self, folder: Path, peers: list[Peer], routing: Routing, **more: Any) -> None:
-        """Write its configuration, with more keys of [network]."""
-        keys = {name: getattr(routing, name) for name in Routing.__slots__} | more
+        """Write its configuration, with more keys of [network]; a ConfigError says what is wrong with it."""
+        path = self.config(folder)
+        path.write_text(self.text(peers, routing, str(path), **more))
+
+    def text(self, peers: list[Peer], routing: Routing, name: str = "", **more: Any) -> str:
+        place = {"name": "local", "host": self.link_host, "port": self.link_port, "secret_file": SECRET}
+        keys = place | routing.keys() | more
         lines = [
             f"[broker]\nname = {json.dumps(self.name)}\nid = {self.router}\ndata = {json.dumps(self.name)}",
             f'[[listeners]]\nhost = "{self.host}"\nport = {self.port}',
             f'[metrics]\nhost = "{self.host}"\nport = {self.http_port}',
-            f'[network]\nname = "local"\nhost = "{self.link_host}"\nport = {self.link_port}\nsecret_file = "{SECRET}"',
+            "[network]",
             *(f"{name} = {json.dumps(value)}" for name, value in keys.items()),
             *(_peer_table(one) for one in peers),
         ]
-        self.config(folder).write_text("\n".join(lines) + "\n")
+        text = "\n".join(lines) + "\n"
+        config.parse(text, name or self.name)
+        return text
 
     @classmethod
     def load(cls, path: Path) -> "Member":

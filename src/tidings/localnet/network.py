@@ -58,6 +58,7 @@ class LocalNetwork:
         if running:
             raise UsageError("E_NET_RUNNING", f"a network is running in {folder}: stop it first")
         members = _members(graph, options)  # what is wrong is said before anything is written
+        next(iter(members.values())).text([], options.routing)  # and so is what no broker could be configured with
         folder.mkdir(parents=True, exist_ok=True)
         (folder / TOPOLOGY).write_text(to_toml(graph))
         (folder / NAMESPACES).unlink(missing_ok=True)
@@ -65,15 +66,18 @@ class LocalNetwork:
             (folder / NAMESPACES).touch()
         network = cls(folder, graph, members)
         write_secret(folder, secrets.token_hex(32))
-        for name, member in members.items():
+        for name in members:
             silent = options.publishers is not None and name not in options.publishers
             more: dict[str, Any] = {"advertise": []} if silent else {}
-            peers = [] if options.routing.pan else network._peers(name, delays=options.delays)
-            if options.routing.pan:
-                more |= {"overlay": "pan"} | network._join(name)
-            member.save(folder, peers, options.routing, **more)
+            network.configure(name, options.routing, delays=options.delays, **more)
         (folder / PROCESSES).write_text("{}")
         return network
+
+    def configure(self, name: str, routing: Routing, *, delays: bool = False, **more: Any) -> None:
+        """Write the configuration of a member, with more keys of [network]; a running one reads it when it starts."""
+        if routing.pan:
+            more |= self._join(name)
+        self.members[name].save(self.folder, [] if routing.pan else self._peers(name, delays=delays), routing, **more)
 
     def _join(self, name: str) -> dict[str, str]:
         """By whom a member joins an overlay that arranges itself; the first has nobody."""

@@ -27,6 +27,7 @@ from tidings.node.completions import (
     DeliverRelayed,
     ForwardMessage,
     HoldCopy,
+    MoveWaiting,
     NetworkCompletion,
     OfferMessage,
     PublishEvent,
@@ -117,6 +118,7 @@ class Completer:
                 | DeliverRelayed()
                 | HoldCopy()
                 | ReleaseCopy()
+                | MoveWaiting()
                 | TakeRelay()
                 | ConfirmHandOver()
                 | ConfirmCopy()
@@ -145,6 +147,8 @@ class Completer:
                 network.store_and_forward.held_copy(completion, error)
             case ReleaseCopy():
                 network.held_copies.released(completion, error)
+            case MoveWaiting():
+                network.diversions.finish(completion, error)
             case TakeRelay():
                 if network.relay_inbox.complete(completion, error):
                     self.complete_all(self._journal.withdraw(completion.life), error)

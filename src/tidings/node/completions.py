@@ -23,6 +23,7 @@ from tidings.node.clients.idempotent_commit import LastCommit
 from tidings.node.clients.session import Connection, MailboxSubscription, OpenTransaction
 from tidings.node.network.copy_numbers import CopyNumber, CopyNumbers
 from tidings.node.requests import Commit, Done
+from tidings.overlay.effects import Router
 
 # --- parts of completions -----------------------------------------------------------------------------------------
 
@@ -248,6 +249,15 @@ class ReleaseCopy(NamedTuple):
     offer: Offer
 
 
+class MoveWaiting(NamedTuple):
+    """Durable: a message for a broker that was forgotten is in a queue, and waits for that broker no longer. Refused:
+    it waits again. Crash: the same, and it may be in the queue as well."""
+
+    seq: int  # under which it waited
+    router: Router
+    offer: Offer
+
+
 class TakeRelay(NamedTuple):
     """Durable: the neighbour gets `Taken` for the copy. Refused: the copy waits here, and what came behind it by
     the same link is withdrawn from the journal; or the link is given up, if no store can keep the copy. Crash: the
@@ -286,6 +296,7 @@ NetworkCompletion: TypeAlias = (
     | DeliverRelayed
     | HoldCopy
     | ReleaseCopy
+    | MoveWaiting
     | TakeRelay
     | ConfirmHandOver
     | ConfirmCopy

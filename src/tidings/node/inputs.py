@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from tidings.delivery.policy import QueuePolicy
 from tidings.errors import TidingsError
+from tidings.model.destination import Destination
 from tidings.node.clients.session import Principal
 from tidings.node.limits import BrokerLimits
 from tidings.node.protocol_session import Hello, ProtocolSession
@@ -71,6 +72,7 @@ class LoggedIn:
     connection: int
     hello: Hello
     principal: Principal
+    token: str = ""  # with which it can log in again
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +224,21 @@ class PeersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseHeld:
+    """An operator says that what is held since the store was replaced may go to subscribers."""
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetBroker:
-    """This broker was removed for good: nothing waits for it any longer."""
+    """This broker was removed for good: what waits for it goes to the queue, or is dropped."""
 
     router: Router
+    queue: Destination | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveNetwork:
+    """Withdraw the interests of this broker: others send it nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +257,8 @@ LinkInput: TypeAlias = (
     | StopLinks
     | PeersChanged
     | ForgetBroker
+    | LeaveNetwork
+    | ReleaseHeld
     | fx.Lost
     | fx.Authenticated
     | fx.Denied

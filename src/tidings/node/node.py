@@ -29,6 +29,7 @@ from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.mailboxes.message_loader import MessageLoader
 from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
 from tidings.node.mailboxes.sync_write import SyncWrite
+from tidings.node.network.diversions import Diversions
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.held_copies import HeldCopies
 from tidings.node.network.network import Network
@@ -88,7 +89,8 @@ def _make_network(
         held=held,
     )
     post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
-    return Network(plane, settings, store_and_forward, post, held, incarnation, rng)
+    diversions = Diversions(store_and_forward, service, journal)
+    return Network(plane, settings, store_and_forward, post, held, diversions, incarnation, rng)
 
 
 class Node:
@@ -133,12 +135,18 @@ class Node:
             outbox,
             self.network,
             self.connections,
+            service,
             broker=settings.broker_id,
             incarnation=incarnation,
         )
         self.sync_write = SyncWrite(journal, service, plane, self.tracking)
         self._dispatch = Dispatch(plane, service, self._request_handler.consuming, self.tracking)
         self._loader = MessageLoader(service, self._request_handler.queues, self.retaining, self.network, outbox)
+
+    def leave(self, now: float) -> None:
+        """Withdraw the interests of this broker from its network."""
+        assert self.network is not None
+        self.network.leave(now, self._observed.predicates())
 
     def _event_type_registry(self) -> EventTypeRegistry:
         if self.network is None:
@@ -159,6 +167,7 @@ class Node:
         if self.network is not None:
             self.network.recover(now, recovered)
             self._journal.change(self.network.incarnation_note())
+            self._journal.change(self.network.store_age.raised())
 
     def start_tracking(
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
@@ -303,6 +312,8 @@ class Node:
         if not self.records.at_rest:
             self.records.settle(now_ms)
         writes = self._flush()
+        if self.mailbox_service.losses:
+            self.tracking.take_losses(now_ms)
         if self._at_rest():
             return [*writes, *self._outbox.take()]
         if self.network is not None or self._observed.changes or self.mailbox_service.mailboxes.changes:

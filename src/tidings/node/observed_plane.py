@@ -53,6 +53,14 @@ class ObservedPlane:
         if connection is not None:
             self._direct.append((False, connection))
 
+    def predicates(self) -> list[bytes]:
+        """Those that were noted and taken: with `changes`, all that are installed."""
+        untaken = [change.predicate for change in self.changes if change.added]
+        found = list(self._predicates.values())
+        for predicate in untaken:
+            found.remove(predicate)
+        return found
+
     def take_changes(self) -> list[InterestChange]:
         changes, self.changes = self.changes, []
         return changes

@@ -17,6 +17,7 @@ from typing import Any
 
 from tidings.kernel.codec import encode_message
 from tidings.kernel.forwarder import PERHAPS_SENT
+from tidings.model.codec import ID
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import COUNTER_MAX, MessageId
@@ -26,7 +27,7 @@ from tidings.node.network.settings import NetworkSettings
 from tidings.node.requests import Subscribe
 from tidings.node.requests import Trace as TraceRequest
 from tidings.overlay.topology.graph import Graph, distances
-from tidings.sim.broker import ID, SimBroker, Sizes
+from tidings.sim.broker import SimBroker, Sizes
 from tidings.sim.calendar import Calendar
 from tidings.sim.client import SimClient
 from tidings.sim.driver import Driver, Trace
@@ -76,11 +77,6 @@ class SimulatedPublication:
     at: float
     queue: str = ""  # empty: to the topic
     committed: Callable[[], bool] | None = None  # of a transaction
-
-    @property
-    def stored_again(self) -> bool:
-        """Its publisher sent it again to a broker that had restarted and no longer knew it."""
-        return len({client.life for client in self.clients}) > 1
 
     @property
     def accepted(self) -> bool:

@@ -21,6 +21,7 @@ from tidings.localnet.member import SECRET, Member, Routing
 from tidings.localnet.network import LocalNetwork, LocalOptions
 from tidings.overlay.topology.generate import line, square_diagonal
 from tidings.overlay.topology.graph import Graph
+from tidings.overlay.topology.toml_format import from_toml, to_toml
 
 
 class Running:
@@ -280,3 +281,31 @@ def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
         tidings("stop", "--folder", ".", within=tmp_path / "net")
     assert tidings("show", *folder).count("down") == 2
     assert tidings("show", "--dot", *folder).startswith("graph")
+
+
+def test_the_command_line_takes_every_key_of_the_table_and_respects_sizes(tmp_path: Path) -> None:
+    def tidings(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tidings.cli", "net", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    for arguments, size in ((["transit-stub", "12"], 12), (["line", "1"], 1), (["square+diagonal"], 4), (["line"], 4)):
+        assert len(from_toml(tidings("generate", *arguments).stdout)) == size
+    assert "E_GRAPH_SIZE: square+diagonal has 4 brokers, not 7" in tidings("generate", "square+diagonal", "7").stderr
+    topology, net = tmp_path / "one.toml", tmp_path / "net"
+    topology.write_text(to_toml(line(1)))
+    start = ("start", str(topology), "--folder", str(net), "--port", str(free_ports(3)[0]))
+    for wrong, code in (
+        ("hops", "E_NET_SET"),
+        ("port=1", "E_NET_SET"),
+        ("hops_max=300", "300 is out of range"),
+    ):
+        refused = tidings(*start, "--set", wrong)
+        assert (refused.returncode != 0, code in refused.stderr) == (True, True), refused.stderr
+        assert not net.exists()
+    try:
+        done = tidings(*start, "--set", "hops_max=7", "--set", 'unsynchronised="refuse"', "--set", "empty_store=hold")
+        assert done.returncode == 0, done.stderr
+        made = config.load(net / "1.toml").network
+        assert (made.hops_max, made.unsynchronised, made.empty_store) == (7, "refuse", "hold")
+    finally:
+        LocalNetwork.load(net).stop(kill=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hardening.support.certificates import Authority
 from proton import ConnectionException, Delivery, Message
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
@@ -34,7 +35,6 @@ from tidings.protocols.amqp.sasl import (
 )
 from tidings.protocols.amqp.wire.decode import decode_first
 from tidings.protocols.amqp.wire.types import Described, symbol, ulong
-from tidings.testing.certificates import Authority
 from tidings.testing.local_broker import BrokerThread
 
 SECONDS = 30

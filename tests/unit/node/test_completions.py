@@ -22,7 +22,7 @@ from tidings.node.clients.client_sessions import ClientOptions
 from tidings.node.completer import Completer
 from tidings.node.completions import AnswerRequest, Completion, Copy
 from tidings.node.engine import Engine
-from tidings.node.inputs import Turn
+from tidings.node.inputs import ForgetBroker, Turn
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.network.copy_numbers import CopyNumbers
 from tidings.node.network.pan_links import PanSettings
@@ -244,6 +244,16 @@ def release(driver: Driver) -> None:
     driver.step(Turn())
 
 
+def divert(driver: Driver) -> None:
+    """A message waits for a broker that is then forgotten."""
+    queue = Destination.parse("queue:kept")
+    driver.node.mailbox_service.mailboxes.queue(queue, may_make=True)
+    driver.network.store_and_forward.accept(persistent(), [8], 0)
+    driver.step(Turn())
+    driver.write()
+    driver.step(ForgetBroker(8, queue))
+
+
 def relay_twice(driver: Driver) -> None:
     driver.relay(1, 2)
 
@@ -293,6 +303,10 @@ def in_custody(driver: Driver) -> object:
 
 def in_transit(driver: Driver) -> object:
     return len(driver.network.store_and_forward)
+
+
+def diverted(driver: Driver) -> object:
+    return len(driver.network.store_and_forward), driver.waiting("queue:kept")
 
 
 def taken(driver: Driver) -> object:
@@ -358,6 +372,7 @@ CASES += [
     Case(records.DeliverRelayed, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
     Case(records.HoldCopy, relay_to_empty_store, held, (["taken 1"], 1, 0), ([], 0, 0), ([], 1, 0)),
     Case(records.ReleaseCopy, release, held, ([], 0, 1), ([], 1, 0), ([], 0, 1)),
+    Case(records.MoveWaiting, divert, diverted, (0, 1), (1, 0), (1, 1)),
     Case(records.TakeRelay, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmCopy, relay_twice, taken, (["taken 1", "taken 2"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmHandOver, hand_over, taken, (["safe"], 1), (["refused"], 0), ([], 1)),

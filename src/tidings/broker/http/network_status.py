@@ -49,6 +49,7 @@ def copy_counts(broker: BrokerView, network: NetworkView) -> dict[str, int]:
     counts["expired"] += network.copies_expired
     counts["duplicates"] += network.copies_duplicate
     counts["abandoned"] = network.copies_abandoned
+    counts["moved"] = network.copies_moved
     return counts
 
 

@@ -1,15 +1,13 @@
 """Operations on the broker: status, capacity, destinations, connections, users, configuration, traces."""
 
 import json
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 from tidings.broker.management.call import Call
 from tidings.broker.security.user_guard import UserGuard
 from tidings.errors import UsageError
-from tidings.kernel.codec import encode_message
-from tidings.model.destination import Destination
-from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.requests import Trace
 from tidings.tracking.draw.jaeger import to_jaeger
@@ -70,35 +68,11 @@ async def reload_configuration(call: Call) -> dict[str, Any]:
     return {"reloaded": not problems, "problems": problems}
 
 
-async def forget_broker(call: Call) -> dict[str, Any]:
-    call.check_administer()
-    router = call.values["router"]
-    network = call.control.view().engine.network()
-    if network is None or (router not in network.interests and router not in network.awaited):
-        raise UsageError("E_BROKER_UNKNOWN", f"this broker remembers nothing of broker {router}")
-    if router in network.routes:
-        raise UsageError("E_BROKER_REACHABLE", f"broker {router} can be reached: stop it first")
-    call.control.forget(router)
-    after = call.control.view().engine.network()
-    assert after is not None
-    return {"forgotten": router, "dropped": after.copies_abandoned - network.copies_abandoned}
-
-
-async def explain(call: Call) -> dict[str, Any]:
-    call.check_monitor()
-    try:
-        attributes = json.loads(call.values["attributes"])
-    except (ValueError, RecursionError):
-        attributes = None
-    if not isinstance(attributes, dict) or any(isinstance(one, dict | list | None) for one in attributes.values()):
-        raise UsageError("E_API_PARAMETER", "attributes must be a JSON object of texts, numbers and booleans")
-    message = encode_message(Message(Destination.parse(call.values["destination"]), attributes))
-    return call.control.view().engine.explain(message)
-
-
 async def trace(call: Call) -> dict[str, Any]:
     message, everywhere = MessageId.parse(call.values["id"]), call.values["everywhere"]
-    done = await call.client.ask(lambda receipt: Trace(receipt, message, everywhere))
+    about = (str(call.values[name]) for name in ("why", "destination", "attributes"))
+    request = Trace(0, message, everywhere, *about)
+    done = await call.client.ask(lambda receipt: replace(request, receipt=receipt))
     path: dict[str, Any] = json.loads(str(done.fields["path"]))
     return path
 

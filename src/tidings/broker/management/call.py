@@ -9,6 +9,7 @@ from tidings.broker.broker_view import BrokerView
 from tidings.broker.inspection import Item, may_inspect, state
 from tidings.broker.management.parameters import Values
 from tidings.broker.management.session import ManagementConnection
+from tidings.broker.membership import Membership
 from tidings.broker.security.guard import Guard
 from tidings.errors import SecurityError
 from tidings.node.clients.subscriptions import EVERYTHING
@@ -24,7 +25,7 @@ class BrokerControl:
     end_client: Callable[[int, str, str], None]
     check: Callable[[], Awaitable[list[str]]]
     reload: Callable[[], Awaitable[list[str]]]
-    forget: Callable[[int], None]  # a broker of the network that was removed for good
+    membership: Membership
 
 
 @dataclass(frozen=True, slots=True)

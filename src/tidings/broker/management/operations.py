@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from tidings.broker.management import brokers, queues, subscriptions
+from tidings.broker.management import brokers, networks, queues, subscriptions
 from tidings.broker.management.call import Call
 from tidings.broker.management.parameters import Parameter
 from tidings.errors import UsageError
+from tidings.routing.unicast.protocol import COST_MAX
 
 PREFIX = "/api/v1"
 PAGE, PAGE_MAX, MESSAGES_MAX = 100, 200, 256
@@ -49,6 +50,8 @@ PAGED = (
     Parameter("containing", "query", "string", "Only items whose names contain this text.", "", length_max=250),
 )
 LIST = ("total", "items")
+LEFT = ("phase", "left", "moved", "in_transit", "waiting")
+ROUTER_MAX = (1 << 32) - 1
 QUEUE = Parameter("queue", "path", "string", "Name of the queue, without the prefix queue:.", length_max=255)
 MESSAGES = Parameter(
     "messages", "body", "integers", "Tags of messages, as listed; empty: all.", (), minimum=1, length_max=MESSAGES_MAX
@@ -175,7 +178,7 @@ OPERATIONS = (
         "explainMessage",
         "Brokers that a message published here would be sent to, with the interests and next hops.",
         SEE,
-        brokers.explain,
+        networks.explain,
         (
             Parameter("destination", "query", "string", "Its topic.", length_max=1000),
             Parameter("attributes", "query", "string", "Its attributes, a JSON object.", "{}", length_max=10_000),
@@ -187,9 +190,60 @@ OPERATIONS = (
         "forgetBroker",
         "Forget a broker that was removed for good: its interests, and messages that wait for it.",
         ADMINISTER,
-        brokers.forget_broker,
-        (Parameter("router", "path", "integer", "Its broker id.", minimum=1, maximum=(1 << 32) - 1),),
-        ("forgotten", "dropped"),
+        networks.forget_broker,
+        (
+            Parameter("router", "path", "integer", "Its broker id.", minimum=1, maximum=ROUTER_MAX),
+            Parameter("queue", "query", "string", "Move the messages to this queue; empty: drop them.", ""),
+        ),
+        ("forgotten", "dropped", "moved"),
+    ),
+    Operation("GET", "/network/peers", "listPeers", "Peers of this broker.", SEE, networks.peers, returns=LIST),
+    Operation(
+        "POST",
+        "/network/peers",
+        "addPeer",
+        "Dial another broker from now on, also after a restart.",
+        ADMINISTER,
+        networks.add_peer,
+        (
+            Parameter("address", "body", "string", "host:port of its links.", length_max=300),
+            Parameter("router", "body", "integer", "Its broker id; 0: any that answers.", 0, maximum=ROUTER_MAX),
+            Parameter("certificate_name", "body", "string", "Common name of its certificate.", "", length_max=250),
+            Parameter("cost", "body", "integer", "Cost of the link; 0: its latency.", 0, maximum=COST_MAX),
+        ),
+        ("added",),
+    ),
+    Operation(
+        "DELETE",
+        "/network/peers/{peer}",
+        "removePeer",
+        "Dial a peer no longer, also after a restart.",
+        ADMINISTER,
+        networks.remove_peer,
+        (Parameter("peer", "path", "string", "Its address or broker id.", length_max=300),),
+        ("removed",),
+    ),
+    Operation(
+        "GET", "/network/leaving", "showLeaving", "How far this broker has left.", SEE, networks.leaving, returns=LEFT
+    ),
+    Operation(
+        "POST",
+        "/network/leaving",
+        "leaveNetwork",
+        "Leave the network: clients are asked to move, messages in transit are passed on, then the broker ends.",
+        ADMINISTER,
+        networks.leave,
+        (Parameter("seconds", "body", "integer", "At most this long.", 30, minimum=1, maximum=3600),),
+        LEFT,
+    ),
+    Operation(
+        "POST",
+        "/network/held/release",
+        "releaseHeld",
+        "Give the messages that are held since the store was replaced to the subscribers there are now.",
+        ADMINISTER,
+        networks.release_held,
+        returns=("released",),
     ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
     Operation(
@@ -220,8 +274,11 @@ OPERATIONS = (
         (
             Parameter("id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40),
             Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
+            Parameter("why", "query", "string", "A subscriber: why it has the message, or not.", "", length_max=600),
+            Parameter("destination", "query", "string", "With why: where it was sent to.", "", length_max=255),
+            Parameter("attributes", "query", "string", "With why: its properties, a JSON object.", "", length_max=4096),
         ),
-        ("message", "hops"),
+        ("message", "hops", "reasons"),
     ),
     Operation(
         "GET",

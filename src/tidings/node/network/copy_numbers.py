@@ -13,6 +13,7 @@ backup gives no number twice: what it sends again from there has its old numbers
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
@@ -49,6 +50,21 @@ class CopyNumbers(NamedTuple):
     def without(self, router: Router) -> "CopyNumbers":
         rest = {other: number for other, number in self.by_router.items() if other != router}
         return self._replace(by_router=rest)
+
+
+@dataclass(slots=True, eq=False)
+class TransitItem:
+    """A message in transit, and the routers that it still has to reach."""
+
+    seq: int
+    id: bytes
+    message: bytes | None  # None: only the store has it
+    size: int
+    expires_ms: int
+    hops: int
+    numbers: CopyNumbers
+    todo: set[Router]
+    outstanding: int = 0  # copies that are not acknowledged
 
 
 class CopyNumbering:

@@ -11,7 +11,7 @@ before it says Connected or Accepted, and closes it after Lost or Close.
 Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy as copy_of
 from dataclasses import replace
 from random import Random
@@ -21,6 +21,7 @@ from tidings.delivery.store import Note, Recovered
 from tidings.errors import CodecError, StoreError, TidingsError
 from tidings.kernel.events import Relayed
 from tidings.model.codec import decode_predicate
+from tidings.model.destination import Destination
 from tidings.node.completions import Copy
 from tidings.node.effects import LinkEffect as DriverEffect
 from tidings.node.encoded_message import expires_ms_of
@@ -28,6 +29,7 @@ from tidings.node.mailboxes.journal import Journal
 from tidings.node.network.absences import Absences
 from tidings.node.network.copy_numbers import CopyNumbers, new_epoch
 from tidings.node.network.datagrams import Datagrams
+from tidings.node.network.diversions import Diversions
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.first_sync import FirstSync
 from tidings.node.network.held_copies import HeldCopies
@@ -45,6 +47,7 @@ from tidings.node.network.pan_links import PanLinks
 from tidings.node.network.relay_inbox import RelayInbox, waiting_report
 from tidings.node.network.scheme_forwarding import SchemeForwarding
 from tidings.node.network.settings import Dials, NetworkSettings
+from tidings.node.network.store_age import StoreAge
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import NetworkTables
 from tidings.node.observed_plane import InterestChange
@@ -53,8 +56,17 @@ from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
 from tidings.overlay.pan.machine import TIMER as PAN_TIMER
 from tidings.overlay.pan.messages import Changed, PanAnswered, PanArrived, Unanswered
+from tidings.routing.bdrp.parts import topic_of
 from tidings.routing.control.codec import decode
-from tidings.routing.control.messages import Datagram, FloodAck, FloodItem, FloodSummary, SchemeMessage, Taken, Topic
+from tidings.routing.control.messages import (
+    Datagram,
+    FloodAck,
+    FloodItem,
+    FloodSummary,
+    SchemeMessage,
+    StoreMarks,
+    Taken,
+)
 from tidings.routing.control.pan_codec import SCHEME as PAN
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
@@ -72,19 +84,22 @@ class Network:
         store_and_forward: StoreAndForward,
         event_custody: EventCustody,
         held_copies: HeldCopies,
+        diversions: Diversions,
         incarnation: int,
         rng: Random,
     ) -> None:
         self.settings, self.store_and_forward, self.event_custody = settings, store_and_forward, event_custody
-        self.held_copies = held_copies
+        self.held_copies, self.diversions = held_copies, diversions
+        self.leaving = False  # its interests are withdrawn
         self.out: list[DriverEffect] = []
         plane.join(settings.shape())
         self._plane, self._rng = plane, rng
         self.clock = LinkClock()
         self._channels = LinkChannels(plane)
-        self._notes = NetworkNotes(settings.encoding)
+        self._notes = NetworkNotes()
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self.first_sync = FirstSync(plane, settings, store_and_forward)
+        self.store_age = StoreAge()
         self._arrange(incarnation)
         self.relay_inbox = RelayInbox(
             store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
@@ -124,6 +139,7 @@ class Network:
         before = noted_incarnation(recovered.notes)
         if self.incarnation <= before:
             self._arrange(before + 1)
+        self.store_age.recover(recovered.notes)
         self.store_and_forward.recover(recovered)
         self.event_custody.recover(recovered)
         self.held_copies.recover(recovered, new=INCARNATION_NOTE not in recovered.notes)
@@ -133,9 +149,11 @@ class Network:
                 self.scheme_forwarding.events.own(chain)
         remembered = list(noted_interests(recovered.notes))
         self.first_sync.recover(recovered.notes, remembers=bool(remembered))
-        for router, interests in remembered:
-            for known in (interests, None):  # known, and not heard of for now
-                self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, router, True, known)))
+        for router, part, payloads in remembered:
+            for number, payload in enumerate(payloads):
+                self._routed(self.scheme.learn(now, Deliver(topic_of(part), router, number == 0, payload)))
+        for router in {router for router, _, _ in remembered}:  # known, and not heard of for now
+            self._routed(self.scheme.learn(now, Deliver(topic_of(0), router, True, None)))
 
     def incarnation_note(self) -> Note:
         """The next life is later than this one, and than whoever spoke in its name."""
@@ -176,10 +194,20 @@ class Network:
         """The other brokers that a message is sent to when it enters here."""
         return self._plane.destinations(message)
 
-    def forget(self, now: float, router: Router) -> None:
-        """Nothing waits any longer for a router that cannot be reached."""
+    def leave(self, now: float, predicates: Iterable[bytes]) -> None:
+        """Withdraw all interests, for good in this life: other brokers send nothing more, links stay."""
+        self.clock.at(now)
+        if not self.leaving:
+            self.leaving = True
+            for encoded in predicates:
+                self._routed(self.scheme.unsubscribe(self.clock.now, decode_predicate(encoded)))
+
+    def forget(self, now: float, router: Router, queue: Destination | None = None) -> None:
+        """Nothing waits any longer for a router that cannot be reached: it goes to this queue, or is dropped."""
         self.clock.at(now)
         if router not in self.unicast.reachable():
+            if queue is not None:
+                self.diversions.divert(router, queue)
             self._routed(self.scheme.forget(self.clock.now, router))
             self._give_up(router)
 
@@ -255,6 +283,8 @@ class Network:
         """The end of a turn: pass on what changed here, acknowledge, send."""
         for added, encoded, mailbox in interests:
             self.held_copies.subscribed()
+            if self.leaving:
+                continue
             change, predicate = self.scheme.subscribe if added else self.scheme.unsubscribe, decode_predicate(encoded)
             self._routed(change(self.clock.now, predicate))
             if mailbox and self.scheme_forwarding.events is not None:
@@ -264,6 +294,7 @@ class Network:
         self.relay_inbox.settle(now_ms)
         self.out += self.first_sync.check(self.flood, self.unicast, self.scheme)
         self.store_and_forward.pump(now_ms)
+        self.diversions.settle()
         self.scheme_forwarding.settle(now_ms)
 
     def note_types(self, journal: Journal) -> None:
@@ -273,7 +304,7 @@ class Network:
 
     def note_interests(self, journal: Journal) -> None:
         """Write down which interests of other brokers changed: before a batch leaves, and about once a second."""
-        self._notes.note_interests(journal, self.scheme.predicates)
+        self._notes.note_interests(journal, self.scheme.payloads)
 
     def tick(self, now_ms: int, journal: Journal) -> None:
         """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
@@ -283,10 +314,14 @@ class Network:
         if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
             journal.change(self.incarnation_note())
         self.store_and_forward.unpark()
+        self.diversions.tick()
         self.store_and_forward.expire(now_ms)
         self.relay_inbox.tick()
         self.store_and_forward.forget_silent(now_ms, 2 * self.settings.bdrp.retain_ms)
         self.out += self.held_copies.tick(self.clock.now)
+        if self.store_age.tick(self.clock.now, journal, self.store_and_forward.last_seq):
+            for peer in self._channels.peers:
+                self._channels.say(peer, self.store_age.marks(peer))
         self.note_interests(journal)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
@@ -295,6 +330,8 @@ class Network:
 
     def _give_up(self, router: Router) -> None:
         """They were confirmed, so that somebody should hear of it."""
+        if router in self.diversions:
+            return
         if count := self.store_and_forward.abandon(router):
             told = f"broker {router} is given up: {count} persistent messages for it are dropped"
             self.out.append(Report("E_BROKER_GIVEN_UP", told))
@@ -326,8 +363,6 @@ class Network:
                 case fx.CloseLink(connection=connection):
                     self.out.append(effect)
                     self._forget_connection(connection)
-                case fx.PushBack() | fx.ReleaseLink():
-                    pass  # the plane keeps the books of what it sends
                 case fx.Dial() | fx.Authenticate() | fx.SetTimer() | fx.Report():
                     self.out.append(effect)
                 case _:
@@ -338,6 +373,7 @@ class Network:
         assert link is not None
         self._channels.link(peer, link.connection)
         self.store_and_forward.link_up(peer)
+        self._channels.say(peer, self.store_age.marks(peer))
         self.neighbour_changes.append((True, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_up(self.clock.now, peer))
@@ -367,6 +403,9 @@ class Network:
         match message:
             case Taken(tags=tags):
                 self.store_and_forward.taken(peer, tags)
+            case StoreMarks():
+                if self.store_age.heard(peer, message):
+                    self.out.append(self.store_and_forward.store_is_old(peer))
             case Datagram():
                 self.datagrams.arrived(message)
             case SchemeMessage(scheme=scheme, payload=payload) if scheme == PAN and self.pan is not None:
@@ -385,6 +424,7 @@ class Network:
                     self._channels.say(neighbour, message)
                 case Install(table=table):
                     self._absences.routed(self.clock.now, self.unicast.reachable())
+                    self.diversions.reachable(self.unicast.reachable())
                     self._routed(self.scheme.routed(self.clock.now, table))
                 case Deliver():
                     self._routed(self.scheme.learn(self.clock.now, effect))

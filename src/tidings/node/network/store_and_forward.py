@@ -41,11 +41,18 @@ from tidings.node.encoded_message import ID, expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.mailboxes.stored_backlog import StoredBacklog
-from tidings.node.network.copy_numbers import CopyNumber, CopyNumbering, CopyNumbers, decode_item, encode_item
+from tidings.node.network.copy_numbers import (
+    CopyNumber,
+    CopyNumbering,
+    CopyNumbers,
+    TransitItem,
+    decode_item,
+    encode_item,
+)
 from tidings.node.network.held_copies import EmptyStoreOptions, HeldCopies
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.plane import NetworkPlane
-from tidings.overlay.effects import Router
+from tidings.overlay.effects import Report, Router
 
 KIND = "transit"
 LOAD_MAX = 256
@@ -53,23 +60,10 @@ UNKNOWN: Router = 0  # a destination: whoever wants the message, which is not kn
 EXPIRE_MAX = 10_000  # items that are looked at in one tick
 
 
-@dataclass(slots=True, eq=False)
-class _Item:
-    seq: int
-    id: bytes
-    message: bytes | None  # None: only the store has it
-    size: int
-    expires_ms: int
-    hops: int
-    numbers: CopyNumbers
-    todo: set[Router]
-    outstanding: int = 0  # copies that are not acknowledged
-
-
 @dataclass(slots=True)
 class _Link:
     bytes: int = 0  # sent and not acknowledged
-    copies: dict[int, tuple[_Item, tuple[Router, ...]]] = field(default_factory=dict)  # by tag
+    copies: dict[int, tuple[TransitItem, tuple[Router, ...]]] = field(default_factory=dict)  # by tag
 
 
 class StoreAndForward:
@@ -97,9 +91,9 @@ class StoreAndForward:
         self._seen = dedup or RelayDedup()
         self.numbering = CopyNumbering(router)
         self._held = HeldCopies(plane, journal, service, EmptyStoreOptions()) if held is None else held
-        self._items: dict[int, _Item] = {}
+        self._items: dict[int, TransitItem] = {}
         self._unread = StoredBacklog(load_max)  # stored in an earlier life and not loaded yet
-        self._newer: list[_Item] = []  # accepted while there is something unread
+        self._newer: list[TransitItem] = []  # accepted while there is something unread
         self._absent: list[int] = []  # to be sent next, and only in the store
         self._todo: dict[Router, OrderedDict[int, None]] = {}  # by destination, in order
         self._parked: list[int] = []  # crossed too many links, tried again later
@@ -141,7 +135,7 @@ class StoreAndForward:
     def forward(self, stored: ForwardMessage) -> None:
         """The message is safe: send it on."""
         seq, message, numbers, expires_ms, hops = stored
-        item = _Item(seq, message[ID], message, len(message), expires_ms, hops, numbers, set(numbers.by_router))
+        item = TransitItem(seq, message[ID], message, len(message), expires_ms, hops, numbers, set(numbers.by_router))
         self._add(item)
         if self._unread:
             self._newer.append(item)
@@ -282,7 +276,7 @@ class StoreAndForward:
         for seq, blob in self._unread.brought(messages):
             message, numbers = decode_item(blob)
             expires_ms, routers = expires_ms_of(message), set(numbers.by_router)
-            item = _Item(seq, message[ID], message, len(message), expires_ms, self._hops_max, numbers, routers)
+            item = TransitItem(seq, message[ID], message, len(message), expires_ms, self._hops_max, numbers, routers)
             self._add(item)
             self._wait(item)
         if not self._unread:
@@ -325,6 +319,27 @@ class StoreAndForward:
         self.abandoned += len(waiting)
         return len(waiting)
 
+    def take_waiting(self, router: Router, count: int) -> list[tuple[int, bytes, int]]:
+        """Messages that wait for the router, with number and expiry; what is only in the store is read first."""
+        taken = []
+        for seq in list(islice(self._todo.get(router, ()), count)):
+            item = self._items[seq]
+            if item.message is None:
+                self._absent.append(seq)
+            else:
+                self._done_with(item, (router,), keep=True)
+                taken.append((seq, item.message, item.expires_ms))
+        return taken
+
+    def wait_again(self, seq: int, router: Router) -> None:
+        if (item := self._items.get(seq)) is not None:
+            self._put_back([(item, (router,))])
+
+    def arrived_elsewhere(self, seq: int, router: Router) -> None:
+        if (item := self._items.get(seq)) is not None:
+            item.todo.discard(router)
+            self._maybe_finish(item)
+
     def unpark(self) -> None:
         """About once a second, whatever the wall clock shows, which may be set back: try again what rested."""
         parked, self._parked = self._parked, []
@@ -345,9 +360,24 @@ class StoreAndForward:
         for note in self._seen.numbers.forget_silent(now_ms, silent_ms):
             self._journal.later(note)
 
-    def waiting_for(self) -> list[Router]:
-        """Routers that something waits for, unsent."""
-        return [router for router in self._todo if router != UNKNOWN]
+    @property
+    def last_seq(self) -> int:
+        """Of what was stored here, by this broker's runs so far."""
+        return self._service.last_seq
+
+    def store_is_old(self, peer: Router) -> Report:
+        """A neighbour knows a later state of this broker's store."""
+        self._service.doubt()
+        if self._held.replaced():
+            text = f"the store is new, but broker {peer} knows an earlier one of this broker"
+            return Report("E_STORE_REPLACED", text)
+        text = f"the store is older than when broker {peer} last heard of it, as after a restored backup: "
+        text += "what was stored and acknowledged since is lost, and what waits is given marked as redelivered"
+        return Report("E_STORE_RESTORED", text)
+
+    def waiting_for(self) -> dict[Router, int]:
+        """Routers that something waits for, unsent, and how much."""
+        return {router: len(waiting) for router, waiting in self._todo.items() if router != UNKNOWN}
 
     # --- messages out ---------------------------------------------------------------------------------------------
 
@@ -397,7 +427,7 @@ class StoreAndForward:
                     self._absent += [one for one in following if self._items[one].message is None]
                 break
 
-    def _send(self, now_ms: int, hop: Router, link: _Link, item: _Item) -> bool:
+    def _send(self, now_ms: int, hop: Router, link: _Link, item: TransitItem) -> bool:
         if 0 < item.expires_ms <= now_ms:
             self._expire(item)
             return True
@@ -422,12 +452,12 @@ class StoreAndForward:
             item.message = None
         return True
 
-    def _expire(self, item: _Item) -> None:
+    def _expire(self, item: TransitItem) -> None:
         self.expired += 1
         self._done_with(item, tuple(item.todo))
         self._maybe_finish(item)
 
-    def _park(self, item: _Item) -> None:
+    def _park(self, item: TransitItem) -> None:
         """It went in circles while routes changed: let them settle."""
         self._done_with(item, tuple(item.todo), keep=True)
         item.hops = self._hops_max
@@ -435,14 +465,14 @@ class StoreAndForward:
 
     # --- books ----------------------------------------------------------------------------------------------------
 
-    def _add(self, item: _Item) -> None:
+    def _add(self, item: TransitItem) -> None:
         self._items[item.seq] = item
         self._memory_bytes += item.size
         if self._memory_bytes > self._memory_bytes_max:
             self._memory_bytes -= item.size
             item.message = None
 
-    def _wait(self, item: _Item) -> None:
+    def _wait(self, item: TransitItem) -> None:
         """To be sent, behind all others."""
         for router in item.todo:
             waiting = self._todo.get(router)
@@ -450,7 +480,7 @@ class StoreAndForward:
                 waiting = self._todo[router] = OrderedDict()
             waiting[item.seq] = None
 
-    def _put_back(self, copies: Iterable[tuple[_Item, tuple[Router, ...]]]) -> None:
+    def _put_back(self, copies: Iterable[tuple[TransitItem, tuple[Router, ...]]]) -> None:
         """To be sent again, each before those that were stored after it."""
         changed: set[Router] = set()
         for item, routers in copies:
@@ -461,7 +491,7 @@ class StoreAndForward:
         for router in changed:
             self._todo[router] = OrderedDict.fromkeys(sorted(self._todo[router]))
 
-    def _done_with(self, item: _Item, routers: tuple[Router, ...], *, keep: bool = False) -> None:
+    def _done_with(self, item: TransitItem, routers: tuple[Router, ...], *, keep: bool = False) -> None:
         for router in routers:
             waiting = self._todo.get(router)
             if waiting is not None:
@@ -471,7 +501,7 @@ class StoreAndForward:
         if not keep:
             item.todo.difference_update(routers)
 
-    def _maybe_finish(self, item: _Item) -> None:
+    def _maybe_finish(self, item: TransitItem) -> None:
         if not item.todo and not item.outstanding and item.seq in self._items:
             del self._items[item.seq]
             if item.message is not None:

@@ -2,7 +2,8 @@
 
 Both send a `Greeting` as soon as they are connected. A broker that accepts the other's greeting answers `Welcome`,
 otherwise it answers `Refuse` and closes; the link is up for a broker that has sent and received `Welcome`. Parameters
-of the encoding may differ while they are being changed (routing/bdrp/scheme.py); all others must be equal.
+of the encoding may differ while they are being changed (routing/bdrp/scheme.py), and so may those with which brokers
+only do not reach as far as others (`SHORTER`), which is reported; all others must be equal.
 
 >>> me = Greeting("net", 1, incarnation=7, dial=1)
 >>> check(me, Greeting("net", 2, incarnation=1)) is None
@@ -17,7 +18,8 @@ from tidings.overlay.effects import ControlMessage, Router
 
 LINK_VERSION = 2
 ANY = "*"  # the value of a parameter that this broker does not know and does without
-MAY_DIFFER = frozenset({"encoding", "encoding key", "grade"})
+SHORTER = {"hops_max": "messages that cross more links than the lower value are dropped"}  # and what that means
+MAY_DIFFER = frozenset({"encoding", "encoding key", "grade", *SHORTER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,6 @@ class Pong(ControlMessage):
     sent_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class LinkCredit(ControlMessage):
-    """The receiver has dealt with this many bytes; the sender may send as many more."""
-
-    bytes_done: int
-
-
 def check(mine: Greeting, theirs: Greeting, expected: Router | None = None) -> Refuse | None:
     """Returns the reason why there can be no link with this peer, or None."""
     if theirs.version != mine.version:
@@ -75,12 +70,30 @@ def check(mine: Greeting, theirs: Greeting, expected: Router | None = None) -> R
         return Refuse("E_LINK_IDENTITY", f"broker {theirs.router} answered where {expected} was expected")
     if (theirs.dial == 0) == (mine.dial == 0):
         return Refuse("E_LINK_PROTOCOL", "exactly one side of a link must have dialled")
-    ours, others = dict(mine.parameters), dict(theirs.parameters)
-    for name in sorted((ours.keys() | others.keys()) - MAY_DIFFER):
-        if ours.get(name) != others.get(name) and ANY not in (ours.get(name), others.get(name)):
-            return Refuse(
-                "E_LINK_PARAMETER",
-                f"{name} is {others.get(name, 'not set')} there and {ours.get(name, 'not set')} here; "
-                "set the same value on both brokers",
-            )
+    for name, here, there in _differences(mine, theirs):
+        if name not in MAY_DIFFER and ANY not in (here, there):
+            reason = f"{name} is {there} there and {here} here; set the same value on both brokers"
+            return Refuse("E_LINK_PARAMETER", reason)
     return None
+
+
+def shortcomings(mine: Greeting, theirs: Greeting) -> list[str]:
+    """The differences that do not hinder the link but should be mended, with their consequences.
+
+    >>> one, other = (Greeting("net", n, 1, parameters=(("hops_max", str(8 * n)),)) for n in (1, 2))
+    >>> shortcomings(one, other)[0]  # doctest: +ELLIPSIS
+    'hops_max is 16 at broker 2 and 8 here, so messages that cross more links than the lower value are dropped; ...'
+    """
+    return [
+        f"{name} is {there} at broker {theirs.router} and {here} here, so {SHORTER[name]}; "
+        "set the same value on both brokers"
+        for name, here, there in _differences(mine, theirs)
+        if name in SHORTER
+    ]
+
+
+def _differences(mine: Greeting, theirs: Greeting) -> list[tuple[str, str, str]]:
+    """Parameters that differ: name, value here, value there."""
+    ours, others = dict(mine.parameters), dict(theirs.parameters)
+    pairs = ((name, ours.get(name, "not set"), others.get(name, "not set")) for name in sorted(ours | others))
+    return [(name, here, there) for name, here, there in pairs if here != there]

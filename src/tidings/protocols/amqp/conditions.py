@@ -36,6 +36,7 @@ _NAMES = {
     "E_LOGIN": "amqp:unauthorized-access",
     "E_MAILBOXES": "amqp:resource-limit-exceeded",
     "E_MESSAGE": "amqp:invalid-field",
+    "E_MOVED": "amqp:connection:forced",
     "E_NAME": "amqp:invalid-field",
     "E_QUEUE_": "amqp:not-allowed",
     "E_QUEUE_GONE": "amqp:not-found",

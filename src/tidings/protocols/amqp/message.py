@@ -119,7 +119,7 @@ def read_message(content: bytes, link: Incoming) -> Message:
         type=fields[_SUBJECT] if type(fields[_SUBJECT]) is str else None,
     )
     kept = [one.raw for one in sections if one.section in (MessageSection.MESSAGE_ANNOTATIONS, MessageSection.FOOTER)]
-    if _int(header[1], PRIORITY_DEFAULT) > PRIORITY_MAX:
+    if _int(header[1], PRIORITY_DEFAULT) > PRIORITY_MAX or header[3] is False:
         kept.append(by_kind[MessageSection.HEADER].raw)
     if not _same(_fields(message, form), fields):
         kept.append(by_kind[MessageSection.PROPERTIES].raw if MessageSection.PROPERTIES in by_kind else _NO_FIELDS)
@@ -365,11 +365,12 @@ def _raw(kept: Kept, section: MessageSection) -> list[bytes]:
 
 
 def _header(message: Message, kept: list[Decoded] | None, attempt: int, now_ms: int) -> list[AmqpValue]:
-    given = _padded(kept[0], 5)[1] if kept and message.priority == PRIORITY_MAX else None
+    said = _padded(kept[0] if kept else None, 5)
+    given = said[1] if message.priority == PRIORITY_MAX else None
     priority = given if type(given) is ubyte and given > PRIORITY_MAX else ubyte(message.priority)
     left_ms = None if message.expiration_ms is None else min(max(message.expiration_ms - now_ms, 1), _UINT_MAX)
     ttl = None if left_ms is None else uint(left_ms)
-    return [message.persistent, priority, ttl, attempt == 1, uint(attempt - 1)]
+    return [message.persistent, priority, ttl, attempt == 1 and said[3] is not False, uint(attempt - 1)]
 
 
 def _fields(message: Message, form: MessageForm) -> list[AmqpValue]:

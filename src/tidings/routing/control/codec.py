@@ -21,7 +21,7 @@ from tidings.errors import CodecError, UsageError
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.predicate import Predicate
 from tidings.model.reader import Reader, put_varint
-from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPing, Pong, Refuse, Welcome
+from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 from tidings.routing.control.messages import (
     Control,
     Datagram,
@@ -30,6 +30,7 @@ from tidings.routing.control.messages import (
     FloodSummary,
     Known,
     SchemeMessage,
+    StoreMarks,
     Taken,
     VectorRequest,
     VectorRoute,
@@ -130,7 +131,6 @@ LAYOUTS: Layouts = {
     Goodbye: (4, (TEXT,)),
     LinkPing: (5, (U64,)),
     Pong: (6, (U64,)),
-    LinkCredit: (7, (U64,)),
     FloodItem: (16, (BYTE, U32, VERSION, U32, FLAG, BYTES)),
     FloodAck: (17, (BYTE, U32, VERSION)),
     FloodSummary: (18, (KNOWN, FLAG)),
@@ -139,6 +139,7 @@ LAYOUTS: Layouts = {
     SchemeMessage: (48, (BYTE, BYTES)),
     Taken: (64, (TAGS,)),
     Datagram: (65, (U32, U32, BYTE, BYTES)),
+    StoreMarks: (66, (U64, U64)),
 }
 _SCHEME_MESSAGE = bytes((LAYOUTS[SchemeMessage][0],))
 # Precomputed, because a simulation encodes millions of these.

@@ -23,11 +23,13 @@ After Jun and Astley, sections 3.3 and 4.3.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidings.errors import RemoteProtocolError
 from tidings.model.message_id import MessageId
+from tidings.model.values import Value
 from tidings.tracking.query.dominators import dominators, is_behind
+from tidings.tracking.recording.losses import TraceReason
 from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
 
 NOWHERE = -1  # before the brokers where a message entered
@@ -53,6 +55,23 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
+class WhyNot:
+    """A question why a subscriber has a message, or has it not; with what the message was, if that is known."""
+
+    subscriber: str
+    destination: str = ""
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReason:
+    """A broker's reason for a subscriber to have the message, or not."""
+
+    broker: int
+    reason: TraceReason
+
+
+@dataclass(frozen=True, slots=True)
 class Path:
     """The reconstruction. `hops` begin with the origin and name each broker after its sender."""
 
@@ -66,6 +85,7 @@ class Path:
     filters: int
     entered: tuple[int, ...] = ()  # brokers where it was published: not the one in its id if its publisher moved
     publisher: str = ""  # who published it, as far as the broker in its id knows
+    reasons: tuple[BrokerReason, ...] = ()
 
     @property
     def subscribers(self) -> tuple[tuple[int, Statement], ...]:
@@ -146,6 +166,7 @@ class PathSearch:
             filters=sum(answer.filters for answer in self._answers.values()),
             entered=entered,
             publisher="" if origin is None else origin.publisher,
+            reasons=tuple(BrokerReason(b, one) for b in sorted(self._answers) for one in self._answers[b].reasons),
         )
 
     def _link(self, broker: int, neighbours: Iterable[int]) -> None:

@@ -69,6 +69,11 @@ class AttachmentMap:
         now = {peer for (of, peer), since in self._since.items() if of is kind and since <= last_ms}
         return sorted(now | set(self._past[kind].between(first_ms, last_ms)))
 
+    def spans(self, kind: AttachmentKind, peer: str) -> list[tuple[int, int]]:
+        """The times at which a peer was attached, as far as remembered; if it still is, the last ends far ahead."""
+        now = self._since.get((kind, peer))
+        return [*self._past[kind].spans(peer), *([] if now is None else [(now, 2**48)])]
+
     def publisher(self, number: int, first_ms: int, last_ms: int) -> str:
         """The connection that published under this number at some time from first to last; empty: not known."""
         start = f"{number} "

@@ -7,6 +7,7 @@ from pathlib import Path
 from hardening.support.links import BrokerNetwork, eventually
 
 from tidings.broker.http.network_status import status
+from tidings.broker.leaving import Leaving
 from tidings.broker.links.links import BrokerLinks
 from tidings.client import connect
 from tidings.kernel.codec import encode_message
@@ -72,6 +73,71 @@ def test_what_waits_for_a_broker_that_is_forgotten_is_dropped_and_counted(tmp_pa
                 assert status(one.view())["counts"]["abandoned"] == 3
                 await (await writer.publish("ticks.a", {"n": 3}, persistent=True)).confirmed()
                 assert status(one.view())["in_transit"] == 0
+
+    asyncio.run(check())
+
+
+def test_what_waits_for_a_broker_that_is_forgotten_is_moved_to_a_queue_if_asked(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            async with connect(network.url(2), client_id="reader") as reader:
+                await reader.subscribe("ticks.>", durable="audit")
+                await eventually(network.known)
+            await network.stop(2)
+            await eventually(lambda: not status(network.brokers[1].view())["routes"])
+            async with connect(network.url(1)) as writer:
+                for n in range(300):
+                    await writer.publish("ticks.a", {"n": n}, persistent=True, wait=n == 299)
+            await network.stop(1)  # afterwards they are only in its store
+            await network.start(1)
+            one = network.brokers[1]
+            one.step(ForgetBroker(2, Destination.parse("queue:left")))
+            async with connect(network.url(1)) as client:
+                left = await client.subscribe("queue:left", ack="client")
+                for n in range(300):
+                    message = await left.receive(20.0)
+                    assert message is not None
+                    assert (message.properties["n"], message.properties["JMSXOriginalDestination"]) == (
+                        n,
+                        "topic:ticks.a",
+                    )
+                    await message.ack()
+                assert status(one.view())["in_transit"] == 0
+                counts = status(one.view())["counts"]
+                assert (counts["moved"], counts["abandoned"]) == (300, 0)
+
+    asyncio.run(check())
+
+
+def test_a_leaving_broker_passes_on_what_it_has_and_counts_what_stays(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2), (2, 3)]) as network:
+            two, ended = network.brokers[2], asyncio.Event()
+            leaving = Leaving(two, ended.set)
+            both = f"{network.url(2)},127.0.0.1:{network.ports[1]}"
+            async with connect(both, client_id="moves") as moves, connect(network.url(3), client_id="far") as far:
+                audit = await far.subscribe("ticks.>", durable="audit", ack="client")
+                async with connect(network.url(2), client_id="away") as away:
+                    await away.subscribe("ticks.>", durable="left")
+                await eventually(network.known)
+                for n in range(50):
+                    await moves.publish("ticks.a", {"n": n}, persistent=True, wait=True)
+                leaving.begin(3.0)
+                await asyncio.wait_for(ended.wait(), 30)
+                found = leaving.state()
+                assert (found["left"], found["moved"], found["in_transit"], found["waiting"]) == (True, 1, 0, 50)
+                assert [one["name"] for one in found["mailboxes"]] == ["durable:away:left"]
+                await eventually(lambda: moves.connected)
+                await moves.publish("ticks.a", {"n": 50}, persistent=True, wait=True)  # at 1 now
+                for n in range(51):
+                    message = await audit.receive(20.0)
+                    assert message is not None
+                    assert message.properties["n"] == n
+                await network.stop(2)
+                await eventually(lambda: not status(network.brokers[1].view())["routes"])
+                await moves.publish("ticks.a", {"n": 51}, persistent=True, wait=True)
+                seen = status(network.brokers[1].view())
+                assert seen["interests"].get(2, 0) == 0, "what is published now is not kept for it"
 
     asyncio.run(check())
 

@@ -14,16 +14,17 @@ from tidings.broker.management.api import ManagementApi
 from tidings.broker.management.call import BrokerControl
 from tidings.broker.management.openapi import document
 from tidings.broker.management.operations import OPERATIONS, PREFIX
+from tidings.broker.membership import Membership
 from tidings.broker.security.access import AccessRules, Rule
 from tidings.broker.security.guard import Guard
 from tidings.broker.security.passwords import Cost
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.security.users import Users, add
+from tidings.broker.startup import StartupOptions, prepare
 from tidings.client import Subscription, connect
 from tidings.delivery.policy import Overflow, QueuePolicy
 from tidings.errors import ConnectionLostError
 from tidings.model.destination import DestinationPattern
-from tidings.node.inputs import ForgetBroker
 from tidings.node.limits import BrokerLimits
 from tidings.testing.local_broker import Local, local_broker, run
 
@@ -77,10 +78,13 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
         reloads.append("reload")
         return []
 
+    async def apply() -> None:
+        reloads.append("peers")
+
     async with local_broker(guard=guard, limits=limits) as here:
         broker = here.broker
-        guarded, forget = (lambda: broker.login.guard), (lambda router: broker.step(ForgetBroker(router)))
-        control = BrokerControl(broker.view, guarded, broker.end_client, check, reload, forget)
+        membership = Membership(broker, lambda: prepare(StartupOptions(), ("native",)), apply, lambda: None)
+        control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, check, reload, membership)
         endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
         port = await endpoint.start("127.0.0.1", 0)
         try:
@@ -242,9 +246,14 @@ PATHS = {
     "{name}": "audit",
     "{number}": "1",
     "{router}": "9",
+    "{peer}": "9",
     "{id}": "0000000700000001019a3f62547b0000",
 }
-BODIES = {"createQueue": {"name": "orders.a"}, "moveMessages": {"target": "orders.b"}}
+BODIES = {
+    "addPeer": {"address": "10.0.0.2:7301"},
+    "createQueue": {"name": "orders.a"},
+    "moveMessages": {"target": "orders.b"},
+}
 QUERIES = {"removeDurable": "?owner=alice/x", "explainMessage": "?destination=ticks"}
 OWN_QUEUE = {"createQueue", "deleteQueue", "browseQueue", "purgeQueue", "moveMessages"}
 CHANGES = {one.name for one in OPERATIONS if one.method != "GET"}
@@ -337,6 +346,7 @@ def test_requests_of_foreign_web_pages_are_refused() -> None:
         ("POST", "/queues/a/purge", {"messages": [1] * 300}, (400, "E_API_PARAMETER")),
         ("DELETE", "/queues/a?force=yes", None, (400, "E_API_PARAMETER")),
         ("DELETE", f"/connections/{1 << 40}", None, (400, "E_API_PARAMETER")),
+        ("POST", "/network/held/release", {}, (409, "E_NOTHING_HELD")),
     ],
 )
 def test_what_is_wrong_with_a_request_is_said(method: str, path: str, body: object, expected: tuple[int, str]) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import proton
 import pytest
+from hardening.support.strategies_model import messages, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +37,6 @@ from tidings.protocols.amqp.wire.types import (
     uint,
     ulong,
 )
-from tidings.testing.strategies_model import messages, texts
 
 NOW_MS = 1_700_000_000_000
 QUEUE = Destination("orders", True)
@@ -470,3 +470,12 @@ def test_arrays_and_described_values_are_kept() -> None:
     back = decode_sections(write_message(message, 1, NOW_MS))[-1].value
     assert list(back["array"].elements) == [1, 2]
     assert back["thing"] == Described(symbol("t"), [1])
+
+
+@pytest.mark.parametrize(("said", "shown"), [(None, True), (True, True), (False, False)])
+def test_first_acquirer_false_stays_false(said: bool | None, shown: bool) -> None:
+    content = encode(MessageSection.HEADER, [True, None, None, said]) + encode(MessageSection.DATA, b"x")
+    message = read_message(content, LINK)
+    for attempt in (1, 2):
+        header = next(one.value for one in decode_sections(write_message(message, attempt, NOW_MS)))
+        assert header[3] is (shown and attempt == 1)

@@ -169,6 +169,18 @@ def test_brokers_that_were_set_up_differently_are_told_at_both_ends() -> None:
         assert codes == ["E_LINK_PARAMETER", "LINK_DOWN"], "a code that begins with E_ is logged as a warning"
 
 
+def test_brokers_with_another_hops_max_are_linked_with_a_warning_at_both_ends() -> None:
+    codes = []
+    for mine, theirs in (("32", "8"), ("8", "32"), ("32", "32")):
+        links = Links(Greeting("net", 1, 1, parameters=(("hops_max", mine),)), LinkOptions(), Random(0))
+        links.step(0.0, fx.LinkAccepted("in:1"))
+        out = links.step(1.0, fx.Received("in:1", Greeting("net", 2, 1, dial=1, parameters=(("hops_max", theirs),))))
+        out += links.step(2.0, fx.Received("in:1", Welcome()))
+        assert fx.LinkUp in map(type, out)
+        codes.append([told.code for told in out if isinstance(told, fx.Report)])
+    assert codes == [["E_LINK_DIFFERS"], ["E_LINK_DIFFERS"], []]
+
+
 @pytest.mark.parametrize("code", ["E_LINK_NUMBER", "E_LINK_NETWORK", "E_MADE_UP"])
 def test_the_words_of_who_came_in_are_not_passed_on(code: str) -> None:
     refusal = Refuse(code, "give this broker another id " * 40)

@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidings.testing.strategies_model import messages, texts
 
 from tidings.kernel.amqp import amqp_read_plain, amqp_write_plain
 from tidings.kernel.codec import decode_message, encode_message
@@ -14,7 +15,6 @@ from tidings.model.message_id import MessageId
 from tidings.protocols.amqp.message import FORM_SHIFT, KEPT, Incoming, read_message, write_message
 from tidings.protocols.amqp.sections import MessageSection, encode
 from tidings.protocols.amqp.wire.types import int32, symbol, timestamp, ubyte, uint, ulong
-from tidings.testing.strategies_model import messages, texts
 
 NOW_MS = 1_700_000_000_000
 QUEUE = Destination("orders", True)
