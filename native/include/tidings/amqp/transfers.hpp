@@ -25,7 +25,6 @@ namespace tidings {
 class AmqpTransfers {
 public:
     static constexpr uint32_t first_receipt = 0x8000'0000;  // Python's are below
-    static constexpr int64_t credit_max = 500;              // of a link by which the client sends
     static constexpr size_t frame_header = 8;
 
     // A message that was published here, until the broker has accepted it.
@@ -41,6 +40,7 @@ public:
           broker_(broker),
           message_bytes_max_(message_bytes_max) {}
 
+    int64_t credit_max = 500;  // of a link by which the client sends
     // Largest frames: of the client's and ours.
     size_t frame_bytes_max = 512, remote_frame_bytes_max = 512;
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+from hardening.support.strategies_model import messages, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidings.testing.strategies_model import messages, texts
 
 from tidings.kernel.amqp import amqp_read_plain, amqp_write_plain
 from tidings.kernel.codec import decode_message, encode_message
