@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "tidings/amqp/wire.hpp"
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 #include "tidings/codec/writer.hpp"
 
 namespace tidings {

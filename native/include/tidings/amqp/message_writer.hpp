@@ -8,7 +8,7 @@
 
 #include "tidings/amqp/message_reader.hpp"
 #include "tidings/amqp/wire.hpp"
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 
 namespace tidings {
 
