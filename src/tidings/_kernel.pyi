@@ -596,11 +596,6 @@ class Forwarder:
 
     def stats(self) -> dict[str, int]: ...
 
-    def grade_sums(self) -> tuple[float, float, float]:
-        """
-        Sums over all messages of the replication grade, its square and its cube.
-        """
-
     def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]:
         """
         Messages and deliveries by destination since counting began; the empty name is all those beyond the first thousand.

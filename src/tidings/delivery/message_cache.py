@@ -13,6 +13,8 @@ that is only here must stay. Hence two figures: `bytes`, what is in memory now, 
 
 from dataclasses import dataclass
 
+from tidings.model.codec import ID
+
 
 @dataclass(slots=True)
 class CachedMessage:
@@ -39,7 +41,7 @@ class MessageCache:
     def find(self, id: bytes) -> dict[int, bytes]:
         """The messages with this id that are in memory, by sequence number. This looks at all of them."""
         both = (self._stored, self._pinned)
-        return {seq: held.message for kept in both for seq, held in kept.items() if held.message[4:20] == id}
+        return {seq: held.message for kept in both for seq, held in kept.items() if held.message[ID] == id}
 
     def add(self, seq: int, message: bytes, *, holders: int, stored: bool, expires_ms: int = 0) -> None:
         assert self.get(seq) is None

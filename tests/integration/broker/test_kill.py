@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from hardening.histories import Delivery
-from hardening.kills.broker import GROUP, Ledger, crash
+from hardening.kills.broker import crash
 from hardening.kills.campaign import rounds
+from hardening.kills.ledger import GROUP, Ledger
 from hardening.kills.spoiled import Defect, judged
 
 

@@ -98,6 +98,7 @@ def _put_answer(out: bytearray, answer: TraceAnswer) -> None:
     put_varint(out, answer.filters)
     out.append(answer.incomplete)
     out.append(answer.entered)
+    out.append(answer.moved)
     _put_text(out, answer.publisher)
     put_varint(out, len(answer.reasons))
     for reason in answer.reasons:
@@ -113,10 +114,12 @@ def _get_answer(reader: Reader) -> TraceAnswer:
         reader.fail("RANGE", "neighbours it went to, of which nothing is known", at)
     subscribers = tuple(_statement(reader) for _ in range(reader.count()))
     filters, incomplete = reader.varint(_U64), bool(reader.varint(1))
-    entered, publisher = bool(reader.varint(1)), _get_text(reader)
+    entered, moved, publisher = bool(reader.varint(1)), bool(reader.varint(1)), _get_text(reader)
     reasons = tuple(TraceReason(_get_text(reader), _get_text(reader)) for _ in range(reader.count()))
     statements = (neighbours, forwarded if known else None, subscribers)
-    return TraceAnswer(broker, verdict, probability, *statements, filters, incomplete, entered, publisher, reasons)
+    return TraceAnswer(
+        broker, verdict, probability, *statements, filters, incomplete, entered, publisher, reasons, moved
+    )
 
 
 def _put_text(out: bytearray, text: str) -> None:

@@ -11,8 +11,8 @@ be asked, or whose records of that time are lost, is *opaque*: the search goes t
 of. The report depends on the answers alone, not on their order, so that bulk reconstruction gives the same.
 
 A message may have entered at another broker than its id names: its publisher lost the connection, and sent it again
-elsewhere. An origin that does not have it proves nothing then, so every known broker is asked, and the tree has its
-root, or several, where the message entered.
+elsewhere. An origin where it was not published proves nothing then, even if the message came by there, nor one that
+its publisher has left: every known broker is asked, and the tree has its root, or several, where the message entered.
 
 False positives. A broker that claims the message while all its neighbours were asked and none of them has it, is one,
 and is dropped. That needs answers from brokers beside the route: `everywhere=True` asks all, and so does a search whose
@@ -126,7 +126,8 @@ class PathSearch:
         self._came(answer.broker)
         self._answers[answer.broker] = answer
         self._link(answer.broker, answer.neighbours)
-        if answer.broker == self.message.broker and answer.verdict is not TraceVerdict.HELD:
+        here = answer.verdict is TraceVerdict.HELD and answer.entered and not answer.moved
+        if answer.broker == self.message.broker and not here:
             return self._ask_everywhere()
         return self._go_on()
 

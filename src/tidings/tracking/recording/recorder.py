@@ -122,6 +122,7 @@ class TraceAnswer:
     entered: bool = False  # it was published here, whatever broker its id names
     publisher: str = ""  # of messages that name this broker: who their publisher was (`publishers`); empty: not known
     reasons: tuple[TraceReason, ...] = ()  # about the subscriber that was asked about
+    moved: bool = False  # of messages that name this broker: perhaps sent again at another one (`may_have_moved`)
 
 
 def keys_of(kind: HistoryKind, message: MessageId, peer: str = "") -> tuple[Key, ...]:
@@ -155,6 +156,7 @@ class Inquiry:
     publisher: str = ""
     why: str = ""  # the subscriber of whom it is asked why it has the message, or has it not
     attached: tuple[Span, ...] = ()  # when that one was attached
+    moved: bool = False
 
 
 class Recorder:
@@ -257,11 +259,13 @@ class Recorder:
         current = {key: one for key, one in found if one is not None}
         publisher = self.attachments.publisher(message.publisher, first, last) if message.broker == self.broker else ""
         spans = tuple(self.attachments.spans(AttachmentKind.SUBSCRIBER, why)) if why else ()
-        return Inquiry(message, neighbours, subscribers, current, self.attachments.since_ms, publisher, why, spans)
+        moved = message.broker == self.broker and self.attachments.may_have_moved(message.publisher)
+        since_ms = self.attachments.since_ms
+        return Inquiry(message, neighbours, subscribers, current, since_ms, publisher, why, spans, moved)
 
     def resolve(self, inquiry: Inquiry, archive: Archive) -> TraceAnswer:
         """Looks at nothing that changes while the broker runs."""
-        answer = self._resolve(inquiry, archive)
+        answer = replace(self._resolve(inquiry, archive), moved=inquiry.moved)
         return replace(answer, reasons=tuple(self._reasons(inquiry, answer, archive))) if inquiry.why else answer
 
     def _reasons(self, inquiry: Inquiry, answer: TraceAnswer, archive: Archive) -> Iterator[TraceReason]:

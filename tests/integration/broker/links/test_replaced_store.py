@@ -14,7 +14,9 @@ from tidings.broker.http.server import HttpEndpoint
 from tidings.broker.management.api import ManagementApi
 from tidings.broker.management.call import BrokerControl
 from tidings.broker.management.operations import PREFIX
+from tidings.broker.membership import Membership
 from tidings.broker.server import Broker
+from tidings.broker.startup import StartupOptions, prepare
 from tidings.cli.net import app
 from tidings.client import connect
 from tidings.node.network.held_copies import EmptyStoreOptions, EmptyStorePolicy
@@ -41,7 +43,11 @@ async def _release(broker: Broker) -> int:
     async def nothing() -> list[str]:
         return []
 
-    control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, nothing, nothing, broker.step)
+    async def unchanged() -> None:
+        pass
+
+    membership = Membership(broker, lambda: prepare(StartupOptions(), ("native",)), unchanged, lambda: None)
+    control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, nothing, nothing, membership)
     endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
     port = await endpoint.start("127.0.0.1", 0)
     try:
