@@ -103,6 +103,13 @@ class Datagram(ControlMessage):
     payload: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Congested(ControlMessage):
+    """By way of the sender these destinations are congested, and no others: publishers of messages for them wait."""
+
+    routers: tuple[Router, ...]
+
+
 Control: TypeAlias = (
     Greeting
     | Welcome
@@ -119,4 +126,5 @@ Control: TypeAlias = (
     | SchemeMessage
     | Taken
     | Datagram
+    | Congested
 )
