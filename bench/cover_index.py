@@ -8,11 +8,13 @@ answers. `covered` asks for one answer only, which is what routing asks most.
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
+
+from hardening.contracts.reference_cover_index import ReferenceCoverIndex
 
 from bench import harness
 from bench.covering import conjunction
-from tidings.matching.cover_index import CoverIndex, CoverQuery, CoverScan
+from tidings.matching.cover_index import CoverIndex
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 
@@ -41,7 +43,10 @@ def paper(rng: Random, size: int) -> list[Predicate]:
     return found
 
 
-def _answers(index: CoverQuery[int], question: str, asked: list[Predicate]) -> list[list[int]]:
+Index: TypeAlias = CoverIndex[int] | ReferenceCoverIndex[int]
+
+
+def _answers(index: Index, question: str, asked: list[Predicate]) -> list[list[int]]:
     ask = getattr(index, question)
     return [list(ask(one)) for one in asked]
 
@@ -51,7 +56,7 @@ def measure(make: Callable[[Random, int], list[Predicate]], size: int) -> dict[s
     filters = make(rng, size)
     asked = make(rng, size + ASKED)[-ASKED:]
     index: CoverIndex[int] = CoverIndex()
-    scan: CoverScan[int] = CoverScan()
+    scan: ReferenceCoverIndex[int] = ReferenceCoverIndex()
     for one in filters:
         assert one.conjunctions[0].normal is not None  # worked out once and kept, so not part of either
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from bench.harness import save, table
+from bench.paper_configurations import SHAPES
 from tidings.tracking.ids import IdArray
-from tidings.tracking.plan.paper import SHAPES
 from tidings.tracking.recording.history import BloomHistory, BloomSettings, HistoryEntry, HistoryKind, Key, efpp
 
 QUERIES, FILTERS = 20_000_000, 40

@@ -5,6 +5,8 @@ hop, copied to the links) and for a copy that only passes through. The workload 
 each router has 100 conjunctions of 1 to 5 constraints.
 """
 
+from hardening.contracts.reference_forwarding import Forward, encode_forward
+
 from bench.harness import best_seconds, save, table
 from tidings.kernel.codec import encode_message
 from tidings.kernel.forwarder import Forwarder, NetworkShape
@@ -13,7 +15,6 @@ from tidings.matching.graded import GradedGrade
 from tidings.matching.workload import Workload
 from tidings.model.codec import encode_frame
 from tidings.routing.bdrp.interests import InterestEncoding
-from tidings.routing.forwarding import Forward, encode_forward
 
 PUBLISH, FORWARD = 0x10, 0x41
 MESSAGES, CONJUNCTIONS, LINKS = 2000, 100, 4

@@ -35,8 +35,8 @@ from tidings.pipeline.jobs.registry import run_job
 from tidings.pipeline.run import open_run
 from tidings.pipeline.schemas import SUBSCRIPTIONS
 from tidings.pipeline.session import start_session
-from tidings.pipeline.storage import clean_table
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import clean_table
 
 WARM = 200_000  # ids that are traced before anything is measured
 

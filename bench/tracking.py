@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.harness import RESULTS, best_seconds, save, table
+from bench.paper_configurations import PUBLISHERS, RATE_PER_S, RUNS, TABLE_2, PaperConfiguration
 from tidings.model.message_id import MessageId
 from tidings.model.tables import HISTORIES
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.tracking import entry_row
 from tidings.segments.writer import SegmentWriter
 from tidings.tracking.plan.assistant import best_shape
-from tidings.tracking.plan.paper import PUBLISHERS, RATE_PER_S, RUNS, TABLE_2, PaperConfiguration
 from tidings.tracking.query.archive import Archive, MemoryArchive
 from tidings.tracking.recording.compact import compact
 from tidings.tracking.recording.history import (

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench.harness import RESULTS, save, table
+from bench.paper_configurations import PUBLISHERS, RATE_PER_S, RUNS, SUBSCRIBERS, TABLE_2, TOPICS, PaperConfiguration
 from bench.tracking import figure_1, storage
 from tidings.kernel.codec import encode_message
 from tidings.lab.servers import LOAD_CORE, Server, TidingsServer, on_core
@@ -30,7 +31,6 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageIdSource
 from tidings.protocols.native.frames import FrameSplitter, FrameType, control
-from tidings.tracking.plan.paper import PUBLISHERS, RATE_PER_S, RUNS, SUBSCRIBERS, TABLE_2, TOPICS, PaperConfiguration
 
 STEP_SECONDS = 0.01
 TOPICS_EACH = 10

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from hardening.queueing.inversion import gamma_transform, quantile_by_inversion
 
 from tidings.capacity.service import gamma_moments
-from tidings.capacity.waiting import GammaWaiting, gamma_transform, quantile_by_inversion
+from tidings.capacity.waiting import GammaWaiting
 
 RESULT = Path(__file__).parent / "results" / "waiting.json"
 QUEUES = 100_000

@@ -3,13 +3,14 @@
     python -m bench.waiting_accuracy
 
 Service times are Gamma-distributed with mean 1 and the given c_var (0: constant). Exact means inversion of the
-Pollaczek–Khintchine transform, and the series of `tidings.capacity.exact` for constant service. Discrete-time analysis
-is compared with the approximation from the discretised moments, as in section 5.1.4 of the thesis; it is left out where
-it would take more than a minute. "Exceeded" says how often messages wait longer than the approximated quantile, as a
-multiple of what it promises (1 would be perfect): exactly, and in a simulation of several independent runs, with the
-standard error over them. (A simulated 99.99 % quantile would be a poor judge: in heavy traffic the few messages beyond
-it come in a handful of clusters, about messages·(1 − p)·(1 − ρ)²/(1 + c_var²) of them. Where fewer than CLUSTERS_MIN
-are to be expected, neither the mean nor its standard error could be trusted, and the simulation is left out.)
+Pollaczek–Khintchine transform, and the series of `hardening.queueing.exact` for constant service. Discrete-time
+analysis is compared with the approximation from the discretised moments, as in section 5.1.4 of the thesis; it is left
+out where it would take more than a minute. "Exceeded" says how often messages wait longer than the approximated
+quantile, as a multiple of what it promises (1 would be perfect): exactly, and in a simulation of several independent
+runs, with the standard error over them. (A simulated 99.99 % quantile would be a poor judge: in heavy traffic the few
+messages beyond it come in a handful of clusters, about messages·(1 − p)·(1 − ρ)²/(1 + c_var²) of them. Where fewer
+than CLUSTERS_MIN are to be expected, neither the mean nor its standard error could be trusted, and the simulation is
+left out.)
 """
 
 import json
@@ -17,13 +18,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from hardening.queueing.discrete import DiscreteSettings, analyse, exponential_cdf, gamma_cdf
+from hardening.queueing.exact import md1_quantile, md1_tail
+from hardening.queueing.inversion import gamma_transform, quantile_by_inversion, tail_by_inversion
+from hardening.queueing.lindley import simulate
 
 from tidings.capacity.arrays import Array
-from tidings.capacity.discrete import DiscreteSettings, analyse, exponential_cdf, gamma_cdf
-from tidings.capacity.exact import md1_quantile, md1_tail
-from tidings.capacity.lindley import simulate
 from tidings.capacity.service import gamma_moments
-from tidings.capacity.waiting import GammaWaiting, gamma_transform, quantile_by_inversion, tail_by_inversion
+from tidings.capacity.waiting import GammaWaiting
 
 FOLDER = Path(__file__).parent / "results"
 C_VARS = (0.0, 0.2, 0.4, 1.0, 1.5, 2.0, 4.0)

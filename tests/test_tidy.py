@@ -66,7 +66,7 @@ BANNED_IN_PURE = {"asyncio", "io", "os", "pathlib", "random", "secrets", "socket
 BANNED_IN_PURE |= {"tempfile", "threading", "time", "uvloop", "selectors", "shutil", "uuid", "datetime"}
 ALLOWED_NAMES = {("random", "Random"), ("uuid", "UUID")}  # what is *passed in* may have its type named
 MODULE_LINES_MAX = 500
-KNOW_PLANE_EVENTS = {"kernel", "node", "testing"}  # drivers bring them to the engine without looking at them
+KNOW_PLANE_EVENTS = {"kernel", "node"}  # drivers bring them to the engine without looking at them
 
 
 @cache

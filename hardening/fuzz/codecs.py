@@ -9,7 +9,8 @@ from typing import Any
 from hardening.fuzz.mutate import mutated
 from hardening.fuzz.traffic import heard
 from tidings.errors import CodecError
-from tidings.routing.bdrp.interests import InterestEncoding, decode_change, encode_change
+from tidings.routing.bdrp.advertisement import decode_change, encode_change
+from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.control import codec as control
 from tidings.routing.control import pan_codec as pan
 from tidings.routing.covering import codec as covering

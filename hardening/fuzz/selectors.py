@@ -9,13 +9,13 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
+from hardening.contracts.matcher import NAMES, PATTERNS, SELECTORS, random_message
 from hardening.fuzz.mutate import mutated
 from tidings.errors import SelectorError
 from tidings.kernel.codec import MessageBatch, Program, encode_messages
 from tidings.matching.indexed import IndexedMatcher
 from tidings.matching.matcher import per_message
 from tidings.model.selector import Selector
-from tidings.testing.contracts.matcher import NAMES, PATTERNS, SELECTORS, random_message
 
 SECONDS_MAX = 5e-3  # to decide one message
 NUMBERS = ("0", "1", "-1", "2.5", "1e3", "7L", "0x7f", "9223372036854775807", "9223372036854775808", "1e400", "0.1f")

@@ -15,7 +15,7 @@ from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.node.network.link_channels import CONTROL_FRAME
 from tidings.overlay import effects as fx
-from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPing, Pong, Refuse, Welcome
+from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 from tidings.routing.control.codec import decode
 from tidings.routing.control.messages import (
     Congested,
@@ -24,6 +24,7 @@ from tidings.routing.control.messages import (
     FloodItem,
     FloodSummary,
     SchemeMessage,
+    StoreMarks,
     Taken,
     Topic,
     VectorRequest,
@@ -85,7 +86,7 @@ class Heard:
                 self.payloads[SCHEMES[number]][inner] = None
             case Datagram(payload=inner):
                 self.payloads["tracing"][inner] = None
-            case Greeting() | Welcome() | Refuse() | Goodbye() | LinkPing() | Pong() | LinkCredit() | Taken():
+            case Greeting() | Welcome() | Refuse() | Goodbye() | LinkPing() | Pong() | Taken() | StoreMarks():
                 pass  # of links: no payload inside
             case FloodAck() | FloodSummary() | VectorUpdate() | VectorRequest() | Congested():
                 pass  # of routes: no payload inside
@@ -100,7 +101,9 @@ def typed() -> dict[str, list[bytes]]:
         EventType("Sale", "Trade", {"s": AttributeType.STRING}),
     )
     filter = Predicate.of(Constraint("x", Op.GT, 3), Constraint("s", Op.PREFIX, "ab"))
-    event = encode_message(Message(Destination(topic_of(("Trade", "Sale"))), {"x": 5, "s": "abc"}, persistent=True))
+    event = encode_message(
+        Message(Destination(topic_of(("Trade", "Sale"))), {"x": 5, "s": "abc"}, persistent=True, type="Sale")
+    )
     said = (
         Tell("Sale", InterestKind.FILTER, filter, 18_000),
         Untell("Sale", InterestKind.TYPE, Predicate.always(), True),

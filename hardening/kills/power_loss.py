@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hardening.contracts.store import check_same
 from hardening.kills.store_writer import LIMITS, batch
 from hardening.record import noted, times
 from tidings.delivery.store import MemoryStore
 from tidings.store.sqlite.store import SqliteStore
-from tidings.testing.contracts.store import check_same
 
 SOURCE = Path(__file__).parents[2] / "native" / "tests" / "disk_log.cpp"
 HEAD = struct.Struct("<IIQQ")

@@ -24,8 +24,8 @@ from tidings.client import sync
 from tidings.model.tables import MESSAGES
 from tidings.pipeline.schemas import SUBSCRIPTIONS
 from tidings.pipeline.session import start_session
-from tidings.pipeline.storage import StoredTable
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import StoredTable
 from tidings.testing.local_broker import BrokerThread
 
 # --- a batch job ---

@@ -17,8 +17,8 @@ from tidings.model.tables import TABLES
 from tidings.pipeline.java import java_home
 from tidings.pipeline.schemas import COMPACTED, RESULTS
 from tidings.pipeline.session import QUICK_JVM
-from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import StoredTable, clean_table
 
 # What depends on who was first: a report stands beside one id that has it, sums in the last row of a task.
 BY_TASK = {"traces": {"report"}, "matches": {"members", "tally"}}

@@ -17,13 +17,13 @@ from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 
+from hardening.contracts.store import check_same
 from hardening.kills.store_writer import LIMITS, batch
 from hardening.record import noted, times
 from tidings.delivery.batch_codec import scan
 from tidings.delivery.store import MemoryStore, Store, Stored
 from tidings.store.sqlite.salvage import PAGE_BYTES
 from tidings.store.sqlite.store import SqliteStore
-from tidings.testing.contracts.store import check_same
 
 BATCHES = 25
 EVERY_BYTES, COARSE_BYTES = 4200, 977  # cut at each of the last bytes (a page of the log), before at some

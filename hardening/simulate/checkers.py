@@ -3,15 +3,16 @@
 The truth is central: all subscriptions, what was published where, what the broker promised of it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
+from hardening.histories import overtaken
 from hardening.simulate.clients import Group, Mailbox
 from tidings.model.destination import DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.node.clients.subscription_plan import predicate_of
-from tidings.routing.bdrp.interests import LocalInterests
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.sim.brokers import TOPIC, Brokers, SimulatedPublication, Subscriber
 from tidings.tracking.query.path import Path
 
@@ -31,7 +32,7 @@ def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox], forgetful: Abstrac
     for subscriber in [*brokers.subscribers, *brokers.gone]:
         for id, count in subscriber.got.items():
             name = f"subscriber {subscriber.number} at router {subscriber.router} ({subscriber.selector})"
-            doubles = not subscriber.durable and _may_double(known[id], subscriber.router, kept=False)
+            doubles = not subscriber.durable and _may_double(known[id], subscriber.router)
             doubles |= _may_double_far(known[id], subscriber.router, forgetful)
             if count > 1 and not doubles:
                 fail("once-only", f"{name} got {id.hex()} {count} times")
@@ -46,11 +47,11 @@ def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox], forgetful: Abstrac
                 fail("delivered-set", f"{name} gave {id.hex()}, which does not match")
 
 
-def _may_double(one: SimulatedPublication, router: int, *, kept: bool) -> bool:
+def _may_double(one: SimulatedPublication, router: int) -> bool:
     """Its publisher did not know that it had arrived and sent it again. At other brokers it comes once all the same;
-    so it does at its own to what is kept (queues, durable subscriptions), unless that one has restarted in between and
-    the message was acknowledged before. Durable subscriptions that are only read at the end get nothing twice."""
-    return one.router == router and (one.stored_again if kept else len(one.clients) > 1)
+    so it does at its own to what is kept (queues, durable subscriptions), also if that one has restarted in between and
+    the message was acknowledged before."""
+    return one.router == router and len(one.clients) > 1
 
 
 def _may_double_far(one: SimulatedPublication, router: int, forgetful: AbstractSet[int]) -> bool:
@@ -64,8 +65,7 @@ def acked_stays_acked(brokers: Brokers, mailboxes: Iterable[Mailbox], forgetful:
     known = {one.id: one for one in brokers.publications}
     for mailbox in mailboxes:
         for id in mailbox.given_again():
-            far = _may_double_far(known[id], mailbox.router, forgetful)
-            if not far and not _may_double(known[id], mailbox.router, kept=True):
+            if not _may_double_far(known[id], mailbox.router, forgetful):
                 fail("acked-stays-acked", f"{mailbox.name} gave {id.hex()}, which had been acknowledged")
 
 
@@ -108,17 +108,16 @@ def order_per_publisher(brokers: Brokers, mailboxes: Iterable[Mailbox], calm: se
     readers = [(one.router, one.order, f"subscriber {one.number}") for one in brokers.subscribers]
     readers += [(one.router, one.first_given(), one.name) for one in mailboxes]
     for router, order, name in readers:
-        last: dict[tuple[int, bool], int] = {}
-        for id in dict.fromkeys(order):
+
+        def place(id: bytes, router: int = router) -> tuple[Hashable, int] | None:
             index, one = places[id]
             ordered = one.router == router or id in calm or (one_way and one.persistent)
             if one.committed is not None or len(one.clients) > 1 or not ordered:
-                continue
-            way = (one.router if one.persistent else id_of_writer(one), one.persistent)
-            if index < last.get(way, -1):
-                before = brokers.publications[last[way]]
-                fail("order-per-publisher", f"{name} at router {router} got {id.hex()} after {before.id.hex()}")
-            last[way] = index
+                return None
+            return (one.router if one.persistent else id_of_writer(one), one.persistent), index
+
+        for late, before in overtaken(dict.fromkeys(order), place):
+            fail("order-per-publisher", f"{name} at router {router} got {late.hex()} after {before.hex()}")
 
 
 def id_of_writer(one: SimulatedPublication) -> int:

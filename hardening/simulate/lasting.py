@@ -10,6 +10,7 @@ from typing import Any
 
 from hardening.simulate.typed import PATHS, SELECTORS, Listener, Typed
 from tidings.kernel.codec import encode_message
+from tidings.model.codec import ID
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.event_type_topics import pattern_of, topic_of
 from tidings.model.message import Message
@@ -18,7 +19,7 @@ from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.node.clients.subscription_plan import predicate_of
 from tidings.node.requests import Subscribe
-from tidings.sim.broker import ID, SimBroker
+from tidings.sim.broker import SimBroker
 from tidings.sim.client import SimClient
 
 READ_MS = 1_000.0

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from random import Random
 
 from tidings.delivery.store import Note, Record, Stored
+from tidings.model.codec import ID
 from tidings.node.clients.idempotent_commit import PREFIX
-from tidings.sim.broker import ID
 from tidings.sim.brokers import Brokers
 from tidings.sim.faults import Crash, FullDisk, Restart, inflict
 from tidings.sim.host import nobody

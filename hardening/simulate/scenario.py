@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from hardening.simulate.choices import Choices
+from hardening.simulate.fault_plans import combined_faults, rolling_change
 from hardening.simulate.sizes import random_relay_sizes, random_sizes
 from hardening.simulate.strain import Strain, random_strain
 from hardening.simulate.typed import OPTIONS as HERMES
@@ -18,7 +19,7 @@ from tidings.overlay.topology.graph import Graph
 from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.control.flood import FloodOptions
 from tidings.sim.broker import Sizes
-from tidings.sim.faults import Fault, combined_faults, random_faults, rolling_change
+from tidings.sim.faults import Fault, random_faults
 from tidings.tracking.recording.history import BloomSettings, Mode
 from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
 from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, RunStrategy, Strategy

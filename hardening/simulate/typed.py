@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from tidings.kernel.codec import encode_message
+from tidings.model.codec import ID
 from tidings.model.destination import Destination
 from tidings.model.event_type import AttributeType, EventType
 from tidings.model.event_type_topics import topic_of
@@ -19,7 +20,7 @@ from tidings.model.message_id import MessageId
 from tidings.model.selector import Selector
 from tidings.node.requests import AddType, AdvertiseType, Subscribe
 from tidings.routing.hermes import HermesOptions
-from tidings.sim.broker import ID, Action, SimBroker
+from tidings.sim.broker import Action, SimBroker
 from tidings.sim.brokers import Brokers
 from tidings.sim.client import SimClient
 

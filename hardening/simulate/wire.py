@@ -11,6 +11,7 @@ from random import Random
 
 from hardening.simulate import wire_checkers as checkers
 from hardening.simulate.checkers import fail
+from hardening.simulate.fault_plans import combined_faults, healing
 from hardening.simulate.moments import Moments
 from hardening.simulate.scenario import LINK, SKEW_MS, random_tracking
 from hardening.simulate.sizes import random_sizes
@@ -25,7 +26,7 @@ from tidings.sim.broker import DELIVERIES_MAX, Sizes
 from tidings.sim.brokers import Brokers
 from tidings.sim.client import SimClient
 from tidings.sim.driver import Trace
-from tidings.sim.faults import Crash, Fault, FullDisk, Restart, combined_faults, healing, inflict, random_faults
+from tidings.sim.faults import Crash, Fault, FullDisk, Restart, inflict, random_faults
 
 START_MS, NOTED_MS, TROUBLE_MS, SETTLE_MS, DRAIN_MS, QUIET_MS = 1_000.0, 1_200.0, 4_000.0, 3_000.0, 100.0, 1_000.0
 STEP_MS = 10.0  # clocks are set by at most so much

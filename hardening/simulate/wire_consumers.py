@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from hardening.simulate.checkers import fail
 from hardening.simulate.wire_ledger import Box, Given, Ledger, Party, Transfer
 from tidings.delivery.mailbox import SlowPolicy
+from tidings.model.codec import ID
 from tidings.node.clients.session import DirectSubscription, MailboxSubscription
 from tidings.node.requests import Ack, AckMode, Begin, Commit, Credit, Request, Rollback, Subscribe, Sync, Verdict
-from tidings.sim.broker import ID
 from tidings.sim.client import SimClient
 
 SESSION = 5

@@ -11,12 +11,13 @@ from hardening.simulate.checkers import fail
 from tidings.delivery.store import Record, Stored
 from tidings.errors import TidingsError
 from tidings.kernel.codec import encode_message
+from tidings.model.codec import ID
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.network.copy_numbers import decode_item
 from tidings.node.requests import AckMode, Request, Subscribe, Verdict
-from tidings.sim.broker import ID, SimBroker
+from tidings.sim.broker import SimBroker
 from tidings.sim.brokers import Brokers
 from tidings.sim.client import SimClient
 

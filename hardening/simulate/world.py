@@ -6,17 +6,18 @@ from random import Random
 from hardening.simulate import checkers
 from hardening.simulate.choices import Choices
 from hardening.simulate.clients import QUEUE, Consumer, Mailbox, Transactor
+from hardening.simulate.fault_plans import healing
 from hardening.simulate.lasting import LastingEvents
 from hardening.simulate.moments import Moments
 from hardening.simulate.scenario import FAULTS_MS, SKEW_MS, random_scenario
 from hardening.simulate.sizes import forgets_ids
 from hardening.simulate.typed import REPAIR_MS, Typed
+from tidings.model.codec import ID
 from tidings.model.values import Value
-from tidings.sim.broker import ID
 from tidings.sim.brokers import Brokers, SimulatedPublication, Subscriber, no_loops
 from tidings.sim.client import SimClient
 from tidings.sim.driver import Trace
-from tidings.sim.faults import Crash, LoseHost, Reconfigure, Restart, Unclog, healing, inflict
+from tidings.sim.faults import Crash, LoseHost, Reconfigure, Restart, Unclog, inflict
 from tidings.sim.host import WRITE_MS
 from tidings.tracking.query.path import Path
 
@@ -24,6 +25,7 @@ START_MS, SETTLE_MS, QUIET_MS, DRAIN_MS, ANSWER_MS = 2500.0, 3500.0, 1000.0, 200
 CONVERGE_MS = {False: 30_000.0, True: 120_000.0}  # by whether Pan makes the links
 POLL_MS = 500.0
 EVENTS_MAX = 2_000_000
+SENT_AGAIN = 8  # messages of each router, at the end
 SELECTORS = ("x = 1", "x > 3", "x < 2 AND y = 1", "y = 0", "s LIKE 'ab%'", "s = 'abc' OR x = 5", "")
 TEXTS = ("abc", "abd", "xyz")
 
@@ -177,7 +179,8 @@ class World:
             quiet = quiet + 1 if given == before else 0
 
     def begin_anew(self) -> None:
-        """All is acknowledged: brokers say that this is on disk, crash, and have nothing more to give out."""
+        """All is acknowledged: brokers say that this is on disk, crash, and have nothing more to give out, though
+        publishers who heard no receipt send again."""
         answers = [consumer.sync() for consumer in self.consumers]
         self.until(self.now + QUIET_MS)
         if not all(answered() for answered in answers):
@@ -186,8 +189,20 @@ class World:
             for router in {one.router for one in self.mailboxes}:
                 inflict(self.brokers.driver, change(router))
         before = {one: len(one.given) for one in self.mailboxes}
+        self.send_all_again()
         self.consume()
         checkers.nothing_comes_again(self.mailboxes, before)
+
+    def send_all_again(self) -> None:
+        """Messages that entered at a broker with mailboxes, and that no broker may have forgotten, are sent again."""
+        if self.flooding:
+            return
+        forgetting = [one for one in self.mailboxes if one.router in self.forgetful]
+        for router in {one.router for one in self.mailboxes}:
+            promised = [one for one in self.brokers.publications if one.router == router and one.persistent]
+            for one in [one for one in promised if one.clients and one.accepted][-SENT_AGAIN:]:
+                if not any(box.router != router and box.wants(one) for box in forgetting):
+                    self.brokers.publish_again(one)
 
     # --- people ---------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.node import inputs
 from tidings.node.clients.client_sessions import ClientOptions
-from tidings.node.clients.publish_dedup import recent_seqs
+from tidings.node.clients.publish_dedup import recent_ids
 from tidings.node.clients.session import Principal
 from tidings.node.effects import (
     ClientReady,
@@ -113,7 +113,7 @@ class NodeDriver:
         self.clients: dict[int, DrivenClient] = {}
         self.writes.clear()
         recovered = self.store.recover()
-        self.engine.recover(self.now, recovered, self.store.read(recent_seqs(recovered)))
+        self.engine.recover(self.now, recovered, recent_ids(self.store, recovered))
 
     crash = start
 

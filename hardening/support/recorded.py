@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hardening.support.tracking import World
 from tidings.capacity.processing import Fitted, Load
-from tidings.lab.samples import CounterSample, to_rows
+from tidings.lab.run_verdict import CounterSample, to_rows
 from tidings.matching.workload import Workload
 from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES, RUNS, SAMPLES, SIMULATIONS
 from tidings.segments.tracking import attachment_row, entry_row

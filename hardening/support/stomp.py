@@ -21,7 +21,8 @@ MEANING = frozenset(
     {"destination", "correlation-id", "type", "reply-to", "timestamp", "expires", "priority", "persistent"}
     | {"receipt", "transaction"}
 )
-KINDS = {"/topic/": False, "/queue/": True}
+KINDS = {"/topic/": False, "/queue/": True}  # as a broker writes them
+_READ = KINDS | {"topic://": False, "queue://": True, "topic:": False, "queue:": True}
 
 
 def message_of(headers: Mapping[str, str], body: bytes, id: MessageId = MessageId.NONE) -> Message:
@@ -47,7 +48,7 @@ def message_of(headers: Mapping[str, str], body: bytes, id: MessageId = MessageI
 
 
 def _destination(text: str) -> Destination:
-    for prefix, queue in KINDS.items():
+    for prefix, queue in _READ.items():
         if text.startswith(prefix):
             try:
                 if text == prefix:

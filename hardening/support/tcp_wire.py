@@ -12,6 +12,7 @@ class TcpWire:
     def __init__(self, port: int, target: int) -> None:
         self.port, self.target = port, target
         self.up = True
+        self.mute = False  # what the target says is thrown away
         self.bytes_s = 0  # what it carries each way; 0: whatever comes
         self._cuts = 0
         self._server: asyncio.Server | None = None
@@ -54,15 +55,16 @@ class TcpWire:
         self._ends |= {writer, far_writer}
         if self._cuts != cuts:  # meanwhile
             writer.transport.abort()
-        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer, answers=True))
         self._ends -= {writer, far_writer}
         self._tasks.discard(task)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False) -> None:
         with suppress(OSError):
             while data := await reader.read(CHUNK_BYTES):
                 if self.bytes_s:
                     await asyncio.sleep(len(data) / self.bytes_s)
-                writer.write(data)
-                await writer.drain()
+                if not (answers and self.mute):
+                    writer.write(data)
+                    await writer.drain()
         writer.transport.abort()

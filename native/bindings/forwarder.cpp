@@ -411,8 +411,6 @@ static void bind_forwarder(nb::module_& m) {
              "Takes what only Python can handle, in order.")
         .def("has_events", [](PyForwarder& self) { return !self.forwarder.output_queues().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
-        .def("grade_sums", &PyForwarder::grade_sums, nb::sig("def grade_sums(self) -> tuple[float, float, float]"),
-             "Sums over all messages of the replication grade, its square and its cube.")
         .def("destination_counts", &PyForwarder::destination_counts, nb::arg("now_ms"),
              nb::sig("def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]"),
              "Messages and deliveries by destination since counting began; the empty name is all those beyond the "

@@ -7,7 +7,7 @@
 
 #include "python_arrays.hpp"
 #include "structure.hpp"
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 #include "tidings/encoding/element_matrix.hpp"
 #include "tidings/encoding/matrix.hpp"
 #include "tidings/encoding/row_scan.hpp"

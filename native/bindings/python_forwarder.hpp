@@ -151,11 +151,6 @@ public:
         return given_up;
     }
 
-    nb::tuple grade_sums() {
-        const ForwarderStats& s = forwarder.output_queues().stats;
-        return nb::make_tuple(s.grades, s.grade_squares, s.grade_cubes);
-    }
-
     nb::dict destination_counts(int64_t now_ms) {
         TopicMeter& meter = forwarder.output_queues().stats.by_destination;
         meter.look(now_ms);

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hardening.support.certificates import Authority
 from hardening.support.console import SECONDS
 
 from tidings.broker.security import users
@@ -22,7 +23,6 @@ from tidings.console.certificate import Certificate
 from tidings.errors import UsageError
 from tidings.localnet.ports import free_ports
 from tidings.testing.broker_process import BrokerProcess
-from tidings.testing.certificates import Authority
 
 
 def serial(authority: Authority, port: int) -> int:

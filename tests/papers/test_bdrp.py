@@ -7,6 +7,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
+from hardening.contracts.reference_forwarding import Forward, decode_forward, encode_forward
 from hardening.simulate.scenario import LINK
 
 from tidings.kernel.codec import encode_message
@@ -24,8 +25,8 @@ from tidings.model.values import Kind, Value
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay.topology.generate import barabasi_albert, line, square_diagonal
 from tidings.overlay.topology.graph import Graph, shortest_path
-from tidings.routing.bdrp.interests import InterestEncoding, LocalInterests
-from tidings.routing.forwarding import Forward, decode_forward, encode_forward
+from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.sim.brokers import Brokers
 
 SEEDS = range(8)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from hardening.queueing.exact import md1_tail, mm1_quantile
+from hardening.queueing.inversion import takacs
 
 from tidings.capacity import thesis
-from tidings.capacity.exact import md1_tail, mm1_quantile
 from tidings.capacity.planner import CapacityScenario, filters_within, forecast
 from tidings.capacity.processing import Fitted, Load, filters_pay_off, match_probability_break_even
 from tidings.capacity.replication import break_even_publishers, publisher_side, subscriber_side
@@ -18,7 +19,7 @@ from tidings.capacity.service import (
     replication_needed,
     service_moments,
 )
-from tidings.capacity.waiting import GammaWaiting, takacs, waiting_moments
+from tidings.capacity.waiting import GammaWaiting, waiting_moments
 
 SYMMETRIC = discrete_moments([10, 100, 190], [40 / 81, 1 / 81, 40 / 81])
 ASYMMETRIC = discrete_moments([90, 900], [80 / 81, 1 / 81])

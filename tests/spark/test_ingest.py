@@ -26,8 +26,8 @@ from tidings.pipeline.merging import merge
 from tidings.pipeline.run import open_run
 from tidings.pipeline.segment_ranges import SegmentRanges
 from tidings.pipeline.segment_rows import segment_rows
-from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import StoredTable, clean_table
 from tidings.pipeline.table_state import Manifest
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import segments

@@ -34,15 +34,16 @@ from tidings.model.selector import Selector
 from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES, RUNS
 from tidings.pipeline.config import Config, load
 from tidings.pipeline.jobs import sweep
+from tidings.pipeline.jobs.explain import explain_job
 from tidings.pipeline.jobs.generate import generated_messages
 from tidings.pipeline.jobs.measure import interval
-from tidings.pipeline.jobs.registry import explain_job, run_job
+from tidings.pipeline.jobs.registry import run_job
 from tidings.pipeline.jobs.report import Sample, write_report
 from tidings.pipeline.jobs.trace import document
 from tidings.pipeline.run import JobOutcome, JobRun, open_run
 from tidings.pipeline.schemas import SUBSCRIPTIONS
-from tidings.pipeline.storage import clean_table
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import clean_table
 from tidings.segments.reader import read_segment, segments
 from tidings.segments.retention import mark
 from tidings.segments.writer import SegmentWriter

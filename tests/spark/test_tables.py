@@ -23,8 +23,8 @@ from tidings.pipeline.jobs.optimize import optimize
 from tidings.pipeline.jobs.registry import run_job
 from tidings.pipeline.run import open_run
 from tidings.pipeline.schemas import CLEAN, DAY
-from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import StoredTable, clean_table
 from tidings.segments.reader import read_rows
 from tidings.segments.writer import SegmentWriter
 

@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import Random
 from typing import assert_never
@@ -26,7 +27,7 @@ from tidings.broker.connections.connection import ConnectionServices
 from tidings.broker.connections.connection_factory import ConnectionMaker
 from tidings.broker.connections.gateway_connection import GatewayServices
 from tidings.broker.connections.output_flush import OutputFlush
-from tidings.broker.connections.publisher_ids import publisher_numbers
+from tidings.broker.connections.publisher_ids import new_numbering, publisher_numbers
 from tidings.broker.inspection import inspect
 from tidings.broker.links.links import BrokerLinks, LinkServices, NoLinks, Peers
 from tidings.broker.log_rate_limit import LogRateLimit
@@ -41,14 +42,14 @@ from tidings.broker.tuning.capacity_observer import CounterSources, ExcludedCpuT
 from tidings.broker.tuning.read_moderation import ReadModeration
 from tidings.broker.tuning.receive_windows import ReceiveWindows, small_segments
 from tidings.delivery.policy import QueuePolicy
-from tidings.delivery.store import Store, read_sound
+from tidings.delivery.store import Store
 from tidings.errors import TidingsError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Forwarder
 from tidings.node import inputs
 from tidings.node.clients.admission import Admission
 from tidings.node.clients.client_sessions import ClientOptions
-from tidings.node.clients.publish_dedup import recent_seqs
+from tidings.node.clients.publish_dedup import recent_ids
 from tidings.node.effects import (
     ClientReady,
     CloseClient,
@@ -133,8 +134,9 @@ class Broker:
     def _make_engine(self, peers: Peers | None, tracking: TrackingOptions | None) -> Engine:
         # Publishers' numbers are others at every start: what is named by one, as a temporary queue is, must not be a
         # stranger's afterwards.
+        numbering = new_numbering()
         clients = ClientOptions(
-            publisher_numbers(), self.name, self.limits, open=self.login.guard.open, admission=self.admission
+            publisher_numbers(numbering), self.name, self.limits, open=self.login.guard.open, admission=self.admission
         )
         network = None if peers is None else replace(peers.network, authenticate=not peers.links.insecure)
         return Engine(
@@ -143,7 +145,7 @@ class Broker:
             clients,
             network,
             secret=b"" if peers is None else peers.links.secret,
-            tracking=None if tracking is None else tracking.settings,
+            tracking=None if tracking is None else replace(tracking.settings, numbering=numbering),
             # A later start must have a greater incarnation, so that what it says overrules what an earlier one said.
             incarnation=time.time_ns() // 1_000_000,
             rng=Random(),
@@ -187,7 +189,7 @@ class Broker:
         """Recover what the store holds, then listen."""
         loop = asyncio.get_running_loop()
         recovered = await loop.run_in_executor(None, self._store.recover)
-        recent = await loop.run_in_executor(None, read_sound, self._store, recent_seqs(recovered))
+        recent = await loop.run_in_executor(None, recent_ids, self._store, recovered)
         for damage in recovered.damaged:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
         self.engine.recover(self.now(), recovered, recent)
@@ -356,6 +358,7 @@ class Broker:
             now = now_ms()
             steps.do("stalled connections", self.forwarder.check_stalls, now)
             steps.do("heartbeats", self.clients.send_heartbeats, now)
+            steps.do("missing heartbeats", partial(self.clients.check_silence, brisk=True), now, self.limits)
             steps.do("tracking", self.step, inputs.TrackingTick())
             if ticks % 4 == 0:
                 steps.do("mailboxes", self.step, inputs.Tick())

@@ -116,9 +116,7 @@ def held_out_errors(name: str, measurements: Sequence[Measurement], folds: int |
     return errors
 
 
-def choose(
-    measurements: Sequence[Measurement], models: Iterable[str] = tuple(MODELS), folds: int | None = None
-) -> ModelChoice:
+def choose(measurements: Sequence[Measurement], models: Iterable[str] = tuple(MODELS)) -> ModelChoice:
     """The model that predicts held-out measurements best; see the top of this file for the rule."""
     names = tuple(models)
     scores: list[Score] = []
@@ -131,7 +129,7 @@ def choose(
                 raise
             scores.append(Score(name, None, None))
             continue
-        relative = held_out_errors(name, measurements, folds)
+        relative = held_out_errors(name, measurements)
         squares[name], held_out = relative**2, _errors(relative)
         scores.append(Score(name, held_out, replace(fitted, held_out=held_out)))
     if not squares:

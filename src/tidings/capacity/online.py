@@ -121,12 +121,10 @@ class OnlineSnapshot:
 class Estimator:
     """Counters in, snapshots out; the time is an argument and must not go backwards."""
 
-    def __init__(self, memory_s: float = MEMORY_S) -> None:
-        check_finite("memory_s", memory_s, 0, open_low=True)
+    def __init__(self) -> None:
         prior = np.array([*TYPICAL.values(), IDLE_S])
         self._fit = FadingFit(prior, np.append(SPREAD * prior[:-1], IDLE_SPREAD_S))
         self._surprise = 0.0  # mean square of how far predictions were off, lately
-        self._memory_s = memory_s
         self._window: deque[Work] = deque()
         self._last: Work | None = None  # the last window with messages
         self._now = -math.inf
@@ -138,7 +136,7 @@ class Estimator:
         check_finite("seconds", work.seconds, 0, open_low=True)
         check_finite("cpu_s", work.cpu_s, 0)
         if math.isfinite(self._now):
-            self._fit.fade(math.exp((self._now - now) / self._memory_s))
+            self._fit.fade(math.exp((self._now - now) / MEMORY_S))
         self._now = now
         noise = math.hypot(NOISE * work.cpu_s, NOISE_S * math.sqrt(work.seconds))
         off = self._fit.learn(np.array([*work.row, work.seconds]), work.cpu_s, noise)

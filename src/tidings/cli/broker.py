@@ -15,6 +15,8 @@ from tidings.broker.startup import StartupOptions, prepare
 from tidings.broker.tuning.capacity_monitor import CapacityMonitor
 from tidings.broker.tuning.capacity_observer import Observer
 from tidings.extras import install_command, installed
+from tidings.protocols.amqp.session import AmqpSession
+from tidings.protocols.http.session import HttpSession
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
 from tidings.protocols.mqtt.websocket import MqttWebSocketSession
@@ -28,8 +30,6 @@ log = logging.getLogger("tidings.process")
 
 
 def amqp(configuration: Configuration, _: ListenerTable) -> Callable[[Caller], Gateway]:
-    from tidings.protocols.amqp.session import AmqpSession  # it loads Proton: only if there is such a listener
-
     return partial(AmqpSession, plain_is_queue=configuration.amqp.plain_address == "queue")
 
 
@@ -41,6 +41,10 @@ def mqtt_websocket(_: Configuration, listener: ListenerTable) -> Callable[[Calle
     return partial(MqttWebSocketSession, partial(MqttSession, MQTT_CLIENTS), listener.origins)
 
 
+def http(_: Configuration, listener: ListenerTable) -> Callable[[Caller], Gateway]:
+    return partial(HttpSession, listener.origins)
+
+
 MQTT_CLIENTS = MqttClients()  # of all listeners of this process
 SESSIONS: process.Sessions = {
     "native": NativeSession,
@@ -49,9 +53,10 @@ SESSIONS: process.Sessions = {
     "amqp": NativeSession,
     "mqtt": MqttNativeSession,
     "mqtt-websocket": MqttNativeSession,
+    "http": NativeSession,
 }
 LAYERS: process.Layers = {"websocket": WebSocketLayer}
-GATEWAYS: process.Gateways = {"amqp": amqp, "mqtt": mqtt, "mqtt-websocket": mqtt_websocket}
+GATEWAYS: process.Gateways = {"amqp": amqp, "mqtt": mqtt, "mqtt-websocket": mqtt_websocket, "http": http}
 
 
 def _capacity_monitor() -> Observer | None:

@@ -10,7 +10,7 @@ import typer
 from tidings.broker import logs
 from tidings.cli import connecting
 from tidings.client import connect
-from tidings.client.options import parse_url, without_login
+from tidings.client.broker_url import parse_url, without_login
 from tidings.errors import SecurityError, TidingsError, UsageError
 from tidings.extras import require
 

@@ -10,15 +10,12 @@ b'hi'
 """
 
 import asyncio
-import base64
-import binascii
 import json
-import math
 import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 from tidings.client.message_builder import compose
@@ -26,44 +23,19 @@ from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
-from tidings.model.message_json import BASE64, FLOAT, message_to_object
-from tidings.model.values import Value
+from tidings.model.message_json import JsonMessage, message_from_object, message_to_object
 
 LINE_BYTES_MAX = 32 << 20
 CHUNK_BYTES = 64 << 10
 CHUNKS_MAX = 8  # read ahead
 _SOME_ID, _SOMEWHERE = MessageId(1, 1, 1 << 40, 0), Destination.parse("somewhere")
-_INFINITE = {"inf": math.inf, "-inf": -math.inf}
-
-
-@dataclass(frozen=True, slots=True)
-class JsonLine:
-    """One line of input: a message to be published."""
-
-    destination: Destination | None = None
-    properties: dict[str, Value] = field(default_factory=dict)
-    body: bytes = b""
-    fields: dict[str, Any] = field(default_factory=dict)  # further arguments of `Client.publish`
-    number: int = 0  # in the input, from 1; 0: it was not read
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "persistent": (bool,),
-    "priority": (int,),
-    "expires_in": (int, float),
-    "correlation_id": (str,),
-    "reply_to": (str,),
-    "type": (str,),
-}
-_KNOWN = {*_TYPES, "destination", "properties", "body", "body_encoding"}
-_IGNORED = {"id", "redelivered", "attempt"}  # written by `sub`; assigned again when published
 
 
 def to_json(message: Message, attempt: int) -> str:
     return json.dumps(message_to_object(message, attempt), ensure_ascii=False, allow_nan=False)
 
 
-def from_json(text: str, number: int) -> JsonLine:
+def from_json(text: str, number: int) -> JsonMessage:
     """A line of input; a UsageError names its number."""
     try:
         read = json.loads(text)
@@ -79,7 +51,7 @@ def from_json(text: str, number: int) -> JsonLine:
         raise UsageError("E_JSONL", f"line {number}: {reason}") from None
 
 
-async def json_lines(descriptor: int = 0) -> AsyncIterator[JsonLine]:
+async def json_lines(descriptor: int = 0) -> AsyncIterator[JsonMessage]:
     """The lines of the input as they come."""
     rest, number = b"", 0
     async for chunk in _chunks(descriptor):
@@ -130,44 +102,8 @@ def _decoded(line: bytes, number: int) -> str:
         raise UsageError("E_JSONL", f"line {number}: not UTF-8", position=error.start) from None
 
 
-def _line(read: dict[str, Any], number: int) -> JsonLine:
-    for name in read:
-        if name not in _KNOWN | _IGNORED:
-            raise UsageError("E_JSONL", f"{name!r} is unknown; known names: {', '.join(sorted(_KNOWN))}")
-    for name, types in _TYPES.items():
-        if name in read and type(read[name]) not in types:
-            raise UsageError("E_JSONL", f"{name} must be of type {types[-1].__name__}")
-    properties, destination = read.get("properties", {}), read.get("destination")
-    if not isinstance(properties, dict) or not isinstance(destination, str | None):
-        raise UsageError("E_JSONL", "properties must be an object, destination a string")
-    line = JsonLine(
-        None if destination is None else Destination.parse(destination),
-        {name: _value(name, value) for name, value in properties.items()},
-        _body(read.get("body", ""), read.get("body_encoding", "")),
-        {name: read[name] for name in _TYPES if name in read},
-        number,
-    )
+def _line(read: dict[str, Any], number: int) -> JsonMessage:
+    line = message_from_object(read)
     # Refuses invalid messages here, before later lines are sent.
     compose(_SOME_ID, line.destination or _SOMEWHERE, line.properties, line.body, **line.fields)
-    return line
-
-
-def _body(body: object, encoding: object) -> bytes:
-    if not isinstance(body, str) or encoding not in ("", BASE64):
-        raise UsageError("E_JSONL", 'body must be a string; body_encoding, if present, must be "base64"')
-    try:
-        return base64.b64decode(body, validate=True) if encoding else body.encode()
-    except binascii.Error:
-        raise UsageError("E_JSONL", "body is not valid base64") from None
-
-
-def _value(name: str, value: Any) -> Value:
-    if isinstance(value, dict) and value.keys() == {BASE64} and isinstance(value[BASE64], str):
-        return base64.b64decode(value[BASE64], validate=True)
-    if isinstance(value, dict) and value.keys() == {FLOAT} and str(value[FLOAT]) in _INFINITE:
-        return _INFINITE[str(value[FLOAT])]
-    if isinstance(value, bool | int | float | str):
-        return value
-    raise UsageError(
-        "E_JSONL", f'property {name!r} must be a string, number, boolean, {{"base64": …}} or {{"float": …}}'
-    )
+    return replace(line, number=number)

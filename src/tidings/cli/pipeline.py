@@ -41,7 +41,8 @@ def pipeline(
     """
     try:  # imported here: Spark is an optional package
         from tidings.pipeline.failures import plainly
-        from tidings.pipeline.jobs.registry import explain_job, run_job
+        from tidings.pipeline.jobs.explain import explain_job
+        from tidings.pipeline.jobs.registry import run_job
         from tidings.pipeline.run import open_run
         from tidings.pipeline.session import parse_conf
     except ModuleNotFoundError as error:

@@ -12,12 +12,13 @@ from typing import Annotated
 import typer
 
 from tidings.cli import connecting
-from tidings.cli.jsonl import JsonLine, json_lines
+from tidings.cli.jsonl import json_lines
 from tidings.cli.rates import RatePrinter
 from tidings.client import Client
 from tidings.client.connection.answers import Receipt
 from tidings.errors import LimitError, RemoteError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
+from tidings.model.message_json import JsonMessage
 from tidings.model.values import Value
 
 WINDOW = 500
@@ -78,7 +79,7 @@ def pub(
     if jsonl:
         lines = json_lines()
     else:
-        lines = _one(JsonLine(where, properties, sys.stdin.buffer.read() if stdin else os.fsencode(body)))
+        lines = _one(JsonMessage(where, properties, sys.stdin.buffer.read() if stdin else os.fsencode(body)))
     if advertise and where is None:
         raise UsageError("E_OPTIONS", "--advertise needs a destination on the command line")
     rates = RatePrinter(stats, "published")
@@ -90,7 +91,7 @@ def pub(
 
 async def _publish(
     sending: "Sending",
-    lines: AsyncIterator[JsonLine],
+    lines: AsyncIterator[JsonMessage],
     rate: float,
     rates: RatePrinter,
     offered: tuple[str, float] | None,
@@ -138,7 +139,7 @@ class Sending:
                 task.cancel()
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def add(self, line: JsonLine) -> None:
+    async def add(self, line: JsonMessage) -> None:
         self._under_way.append(asyncio.create_task(self._send(line)))
         while len(self._under_way) >= WINDOW or (self._under_way and self._under_way[0].done()):
             await self._confirmed()
@@ -163,7 +164,7 @@ class Sending:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise TidingsError("E_OUTPUT", "cannot write message ids: the output was closed") from None
 
-    async def _send(self, line: JsonLine) -> Receipt:
+    async def _send(self, line: JsonMessage) -> Receipt:
         fields = {"persistent": self._persistent, **line.fields}
         try:
             if self.type:
@@ -181,13 +182,13 @@ def _with_reason(error: TidingsError, reason: str) -> TidingsError:
     return type(error)(error.code, reason, position=error.position)
 
 
-async def _one(line: JsonLine) -> AsyncIterator[JsonLine]:
+async def _one(line: JsonMessage) -> AsyncIterator[JsonMessage]:
     yield line
 
 
 async def _addressed(
-    lines: AsyncIterator[JsonLine], where: Destination | None, count: int, type: str
-) -> AsyncIterator[JsonLine]:
+    lines: AsyncIterator[JsonMessage], where: Destination | None, count: int, type: str
+) -> AsyncIterator[JsonMessage]:
     async for line in lines:
         destination = where or line.destination
         if destination is None and not type:

@@ -4,8 +4,9 @@ import ssl
 from collections.abc import Callable
 
 from tidings.client.argument_checks import flag, seconds, text, whole
+from tidings.client.broker_url import parse_url
 from tidings.client.client import Client
-from tidings.client.options import ConnectOptions, parse_url
+from tidings.client.options import ConnectOptions
 from tidings.errors import TidingsError, UsageError
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidings.client import Client, connect
-from tidings.client.options import without_login
+from tidings.client.broker_url import without_login
 from tidings.errors import SecurityError, TidingsError
 
 ASK_SECONDS = 5.0

@@ -42,6 +42,7 @@ from tidings.delivery.store import (
     MailboxAdded,
     MailboxRemoved,
     Note,
+    Recent,
     Record,
     Stored,
     priority_of,
@@ -215,6 +216,22 @@ def scan(blob: bytes, *, trusted: bool = False) -> Scan:
             wrong.append(position)
     damaged = where.damaged + [Damage("malformed record", where.head.number, position) for position in wrong]
     return Scan(where.head, seqs, bodies, sizes, priorities, widths, mailboxes, others, damaged)
+
+
+def heads(blob: bytes, size: int) -> list[Recent]:
+    """The first bytes of each sound message of a batch."""
+    try:
+        found = scan(blob)
+    except CodecError:
+        return []
+    ends = np.cumsum(found.widths)
+    boxes = found.mailboxes.tolist()
+    return [
+        Recent(seq, tuple(boxes[end - width : end]), blob[start : start + min(size, length)])
+        for seq, start, length, width, end in zip(
+            *(one.tolist() for one in (found.seqs, found.starts, found.sizes, found.widths, ends)), strict=True
+        )
+    ]
 
 
 def outline(blob_bytes: int, records: Sequence[Record], done: Set[int] = frozenset()) -> tuple[list[Row], list[Record]]:

@@ -3,7 +3,7 @@
 The store is a journal. Its unit is the *batch*: a sequence of records that becomes durable as a whole or not at
 all. What the journal amounts to is a small state: which mailboxes there are, which messages wait in which of them,
 and a few notes. `apply` of `MemoryStore` is the definition of that state in a dozen lines; every other store is held
-to it by `tidings.testing.check_store`.
+to it by `hardening.contracts.store`.
 
 Rules that keep recovery simple:
 - `Stored.seq` rises from record to record over the whole life of a store (gaps are fine). So a message's place in a
@@ -19,18 +19,17 @@ Rules that keep recovery simple:
 """
 
 from array import array
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, assert_never
+from typing import NamedTuple, Protocol, TypeAlias, assert_never
 
 from tidings.errors import StoreError, UsageError
 
 SEQ_MAX = 2**63 - 1
-MAILBOX_MAX = 2**32 - 1
 NAME_BYTES_MAX = 0xFFFF  # of a mailbox or a note
 TARGETS_MAX = 0xFFFF  # mailboxes of one `Stored`
-READ_MAX = 256  # messages that are read at a time
+RECENT_MAX, RECENT_BYTES_MAX = 16_384, 64  # messages that `MemoryStore` remembers when they are gone, and of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,14 @@ class Waiting:
         return len(self.seqs)
 
 
+class Recent(NamedTuple):
+    """The beginning of a message that was stored lately, whether it still waits or not."""
+
+    seq: int
+    mailboxes: tuple[int, ...]  # it was stored for these, or (if it was moved) waits in these
+    head: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """The state a store stands for."""
@@ -149,6 +156,10 @@ class Store(Protocol):
     def read(self, seqs: Sequence[int]) -> list[bytes]:
         """The bytes of messages that still wait somewhere, in the order asked for."""
 
+    def recent(self, count: int, size: int) -> list[Recent]:
+        """At most this number of messages, those stored last, each with its first bytes (up to `RECENT_BYTES_MAX`),
+        in order: all that wait, and of the others as many as the store still has."""
+
     def maintain(self) -> bool:
         """Housekeeping; to be called when nothing waits to be written. True: there is more to do."""
 
@@ -157,20 +168,6 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Nothing but a second `close` may follow."""
-
-
-def read_sound(store: Store, seqs: Sequence[int]) -> list[bytes]:
-    """Those of these messages that the store can bring; what is damaged is left out."""
-    found: list[bytes] = []
-    for at in range(0, len(seqs), READ_MAX):
-        part = seqs[at : at + READ_MAX]
-        try:
-            found += store.read(part)
-        except StoreError:
-            for seq in part:
-                with suppress(StoreError):
-                    found += store.read([seq])
-    return found
 
 
 def priority_of(message: bytes) -> int:
@@ -221,6 +218,7 @@ class MemoryStore:
         self._counted: dict[tuple[int, int], int] = {}
         self._notes: dict[str, bytes] = {}
         self._messages: dict[int, tuple[bytes, set[int]]] = {}
+        self._recent: deque[Recent] = deque(maxlen=RECENT_MAX)
         self._last_seq = 0
         self._open = True
 
@@ -237,6 +235,7 @@ class MemoryStore:
                 for mailbox in boxes:
                     self._waiting[mailbox][seq] = message
                 if boxes:
+                    self._recent.append(Recent(seq, tuple(sorted(boxes)), message[:RECENT_BYTES_MAX]))
                     self._messages[seq] = (message, boxes)
             case Acked(mailbox, seqs):
                 for seq in seqs:
@@ -293,6 +292,12 @@ class MemoryStore:
             return [self._messages[seq][0] for seq in seqs]
         except KeyError as error:
             raise UsageError("E_STORE_SEQ", f"no message {error.args[0]} waits") from None
+
+    def recent(self, count: int, size: int) -> list[Recent]:
+        self._check_open()
+        waiting = {seq: Recent(seq, tuple(sorted(boxes)), message) for seq, (message, boxes) in self._messages.items()}
+        found = waiting | {one.seq: one for one in self._recent}
+        return [found[seq]._replace(head=found[seq].head[:size]) for seq in sorted(found)[-count:]]
 
     def maintain(self) -> bool:
         return False

@@ -6,6 +6,7 @@ from typing import Any
 
 from tidings.experiments.covering.mobile import MobileResult
 from tidings.experiments.covering.pruning import PruningResult
+from tidings.experiments.covering.pruning_shapes import vain_share
 from tidings.experiments.covering.pruning_sweeps import PruningSweep
 from tidings.figures.common import pyplot, save_figure
 
@@ -139,11 +140,31 @@ def _clusters(rows: Rows) -> Any:
     return figure
 
 
+def _phis(rows: Rows) -> Any:
+    """Not in the paper: what φ trades."""
+    results = [one["selective"] for one in rows.values()]
+    phis = [one.options.phi for one in results]
+    figure, (vain, messages, tables) = pyplot().subplots(1, 3, figsize=(15, 5), layout="constrained")
+    vain.plot(phis, [vain_share(one) for one in results], "o-", label="measured")
+    vain.plot(phis, [1 - phi for phi in phis], "--", color="grey", label="1 - φ")
+    vain.set_ylabel("share of publications in vain")
+    vain.set_xlabel("φ")
+    vain.legend()
+    messages.plot(phis, [sum(one.nrs_messages.values()) for one in results], "o-")
+    messages.set_ylabel("NRS messages at the core")
+    messages.set_xlabel("φ")
+    _tables(tables, *_flat(rows))
+    for letter, axes, title in (("a", vain, "in vain"), ("b", messages, "triggered messages"), ("c", tables, "tables")):
+        axes.set_title(f"({letter}) {title}")
+    return figure
+
+
 _PICTURES = {
     PruningSweep.policies: _policies,
     PruningSweep.unsubscriptions: _unsubscriptions,
     PruningSweep.degree: _degrees,
     PruningSweep.clustered: _clusters,
+    PruningSweep.phi: _phis,
 }
 
 

@@ -1,8 +1,7 @@
 """The kernel's codec: messages, batches of them, predicates and programs between bytes and the model.
 
-The same answers as `tidings.model.codec`, code and position of every refusal included;
-`tidings.testing.contracts.codec` holds
-both to that. What the kernel has decoded it has checked, so messages made of it are not checked again.
+The same answers as `tidings.model.codec`, code and position of every refusal included (`hardening.contracts.codec`
+tests that). What the kernel has decoded it has checked, so messages made of it are not checked again.
 
 >>> message = Message(Destination("ticks.xyz"), {"price": 50}, b"body")
 >>> decode_message(encode_message(message)) == message

@@ -28,7 +28,7 @@ from tidings.lab.durations import Durations
 from tidings.lab.experiment import Experiment, ExperimentPoint, per_cpu_second
 from tidings.lab.machine import environment
 from tidings.lab.machine_check import Calibration
-from tidings.lab.samples import judge, to_rows
+from tidings.lab.run_verdict import judge, to_rows
 from tidings.lab.saturation import measure_run
 from tidings.lab.server_pool import ServerPool, running
 from tidings.lab.special_experiments import SPECIALS

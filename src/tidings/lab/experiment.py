@@ -32,7 +32,7 @@ from typing import Any
 
 from tidings.capacity.arrays import refuse
 from tidings.errors import UsageError
-from tidings.lab.samples import RunRules, titled
+from tidings.lab.run_verdict import RunRules, titled
 from tidings.lab.workloads import SETUPS, SPECIAL, Parameter, Parameters
 from tidings.text_files import read_text
 

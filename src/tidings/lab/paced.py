@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tidings.capacity.arrays import Array, check_finite
 from tidings.lab.connections import BLOCK, WINDOW, Bench, LoadStream, connected
 from tidings.lab.generator import Sender, saturate
-from tidings.lab.samples import Found
+from tidings.lab.run_verdict import Found
 from tidings.lab.saturation import blocks_of
 from tidings.lab.servers import LOAD_CORE, Server, TidingsServer, on_core
 from tidings.lab.workloads import Design, Parameters, WaitingWorkload

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tidings.lab.connections import BLOCK, WINDOW, ConnectionSetup, WantedMessages, ask, connected
 from tidings.lab.generator import Sender, saturate
 from tidings.lab.load_protocols import Counter, LoadPlan
-from tidings.lab.samples import Found
+from tidings.lab.run_verdict import Found
 from tidings.lab.saturation import blocks_of
 from tidings.lab.servers import LOAD_CORE, Server, on_core
 from tidings.lab.workloads import FirstMessage, Parameters, Registration

@@ -12,7 +12,7 @@ from tidings.capacity.arrays import refuse
 from tidings.capacity.processing import Load
 from tidings.extras import lazy
 from tidings.lab.results import Mean, PointResult
-from tidings.lab.samples import BUSY
+from tidings.lab.run_verdict import BUSY
 
 if TYPE_CHECKING:
     import deltalake

@@ -18,7 +18,7 @@ from tidings.capacity.fitting import Measurement
 from tidings.capacity.processing import Load
 from tidings.extras import lazy
 from tidings.lab.experiment import Measure, per_cpu_second
-from tidings.lab.samples import METRICS, TWICE, RunVerdict, judge, of_rows, titled
+from tidings.lab.run_verdict import METRICS, TWICE, RunVerdict, judge, of_rows, titled
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
 

@@ -14,7 +14,7 @@ from tidings.lab.connections import Bench, connected
 from tidings.lab.experiment import Measure
 from tidings.lab.generator import Sender, saturate
 from tidings.lab.load_protocols import LoadPlan, LoadProtocol
-from tidings.lab.samples import CounterSample
+from tidings.lab.run_verdict import CounterSample
 from tidings.lab.servers import LOAD_CORE, Server, on_core
 from tidings.lab.stopping_rule import StoppingRule
 from tidings.lab.window import SendWindow

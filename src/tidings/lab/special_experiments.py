@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from tidings.lab.paced import measure_waiting
 from tidings.lab.registration import first_message, register
-from tidings.lab.samples import Found
+from tidings.lab.run_verdict import Found
 from tidings.lab.servers import Server
 from tidings.lab.workloads import Parameters
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidings.extras import lazy
 from tidings.lab.experiment import Measure
-from tidings.lab.samples import CounterSample
+from tidings.lab.run_verdict import CounterSample
 
 if TYPE_CHECKING:
     from scipy import stats

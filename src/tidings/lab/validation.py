@@ -7,7 +7,7 @@ throughput at saturation, to be compared with what was measured. Everything is i
 that was broken off goes on where it stopped.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -94,24 +94,14 @@ class Saturated:
 
 
 class Validation:
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        calibration: Sequence[Mix] = CALIBRATION,
-        held_out: Sequence[Mix] = HELD_OUT,
-        utilisations: Sequence[float] = UTILISATIONS,
-        runs: int = RUNS,
-        seconds: int = SECONDS,
-    ) -> None:
+    def __init__(self, folder: Path, *, runs: int = RUNS, seconds: int = SECONDS) -> None:
         self._folder, self._runs, self._seconds = folder, runs, seconds
-        self._calibration, self._held_out, self._utilisations = calibration, held_out, utilisations
         self.given_up: dict[str, str] = {}
 
     def steps(self) -> Iterator[ExecutionStep]:
         """Measure what is missing: all once, in turn, then all again, so that the machine's moods come to all alike."""
-        calibration = [("calibration", mix) for mix in self._calibration]
-        held_out = [("held-out", mix) for mix in self._held_out]
+        calibration = [("calibration", mix) for mix in CALIBRATION]
+        held_out = [("held-out", mix) for mix in HELD_OUT]
         turns = [one for pair in zip_longest(calibration, held_out) for one in pair if one is not None]
         execution = Execution([self._experiment(kind, mix) for kind, mix in turns], self._folder)
         yield from execution.steps()
@@ -119,24 +109,26 @@ class Validation:
 
     def costs(self) -> BatchCosts:
         """Fitted to the calibration mixes alone."""
-        points = [(mix, one) for mix in self._calibration for one in self._results("calibration", mix)]
+        points = [(mix, one) for mix in CALIBRATION for one in self._results("calibration", mix)]
         if not points:
             raise refuse(f"no runs in {self._folder}; measure with: tidings lab validate", "E_LAB_RESULTS")
         waking = [one.seconds["wake_s"].mean for _, one in points if "wake_s" in one.seconds]
         return replace(fit_costs([_work(mix, one) for mix, one in points]), t_wake=fmean(waking))
 
-    def comparisons(self, kind: str = "held-out") -> list[PredictionCheck]:
+    def comparisons(self) -> list[PredictionCheck]:
         costs = self.costs()
-        mixes = self._held_out if kind == "held-out" else self._calibration
         return [
-            _compared(mix, costs, one) for mix in mixes for one in self._results(kind, mix) if one.parameters["rate"]
+            _compared(mix, costs, one)
+            for mix in HELD_OUT
+            for one in self._results("held-out", mix)
+            if one.parameters["rate"]
         ]
 
     def saturated(self) -> list[Saturated]:
         costs = self.costs()
         return [
             Saturated(mix, _ratio(one, "received", "cpu_s"), mix.scenario(costs).capacity)
-            for mix in self._held_out
+            for mix in HELD_OUT
             for one in self._results("held-out", mix)
             if not one.parameters["rate"]
         ]
@@ -153,7 +145,7 @@ class Validation:
 
     def _experiment(self, kind: str, mix: Mix) -> Experiment:
         scenario = mix.scenario(GUESS)
-        rates: list[Parameter] = [*(_rounded(scenario.rate_at(aim)) for aim in self._utilisations), 0]
+        rates: list[Parameter] = [*(_rounded(scenario.rate_at(aim)) for aim in UTILISATIONS), 0]
         fixed = {**mix.parameters, "seconds": self._seconds}
         name = f"{kind}-{mix.name}"
         return Experiment(name, "waiting", {"rate": rates}, fixed, "", ("tidings",), self._runs)

@@ -15,7 +15,7 @@ match anything is covered by all and is kept aside.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from tidings.errors import UsageError
 from tidings.kernel.box_tree import BoxTree
@@ -23,42 +23,6 @@ from tidings.model.covering import conjunction_covers, conjunction_intersects, c
 from tidings.model.predicate import Box, Conjunction, Predicate
 
 K = TypeVar("K", bound=Hashable)
-
-
-class CoverQuery(Protocol[K]):
-    """Interface of the index, and of the scan that it is compared with."""
-
-    def add(self, key: K, filter: Predicate) -> None: ...
-
-    def remove(self, key: K) -> None: ...
-
-    def covering(self, filter: Predicate) -> Iterator[K]: ...
-
-    def covered_by(self, filter: Predicate) -> Iterator[K]: ...
-
-    def intersecting(self, filter: Predicate) -> Iterator[K]: ...
-
-
-class CoverScan(Generic[K]):
-    """Plain reference of the index: tests every filter."""
-
-    def __init__(self) -> None:
-        self._filters: dict[K, Predicate] = {}
-
-    def add(self, key: K, filter: Predicate) -> None:
-        self._filters[key] = filter
-
-    def remove(self, key: K) -> None:
-        del self._filters[key]
-
-    def covering(self, filter: Predicate) -> Iterator[K]:
-        return (key for key, one in self._filters.items() if covers(one, filter))
-
-    def covered_by(self, filter: Predicate) -> Iterator[K]:
-        return (key for key, one in self._filters.items() if covers(filter, one))
-
-    def intersecting(self, filter: Predicate) -> Iterator[K]:
-        return (key for key, one in self._filters.items() if intersects(one, filter))
 
 
 class _Boxes(Generic[K]):

@@ -23,7 +23,6 @@ from typing import TypeAlias
 from tidings.errors import UsageError
 from tidings.kernel.hash64 import MASK, hash64, mix64
 from tidings.kernel.matrix import check_bits
-from tidings.kernel.reference_matrix import minimal_vectors
 from tidings.matching.categories import Alternative, Category, Demand, Grade, PlainGrade
 from tidings.model.constraint import Constraint
 from tidings.model.covering import conjunction_covers
@@ -151,3 +150,16 @@ def minimal_sets(sets: set[Elements]) -> set[Elements]:
             kept.setdefault(min(one, key=lambda element: len(kept.get(element, ()))), []).append(one)
             minimal.add(one)
     return minimal
+
+
+def minimal_vectors(vectors: set[int]) -> set[int]:
+    """Those that contain no other.
+
+    >>> sorted(minimal_vectors({0b0001, 0b1001, 0b0110}))
+    [1, 6]
+    """
+    kept: list[int] = []
+    for one in sorted(vectors, key=int.bit_count):
+        if all(small & ~one for small in kept):
+            kept.append(one)
+    return set(kept)

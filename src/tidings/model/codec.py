@@ -1,4 +1,4 @@
-"""The wire formats of values, messages, predicates and message frames (docs/wire.md), in plain Python.
+"""The wire formats of values, messages and predicates (docs/wire.md), in plain Python.
 
 The reference: the kernel's codec must accept and refuse the same bytes, with the same code and position. One value
 has one encoding, so `decode(encode(x)) == x`, and `encode(decode(b)) == b` for every b that is accepted.
@@ -15,7 +15,7 @@ tidings.errors.CodecError: E_CODEC_TRUNCATED at 30: the destination name does no
 
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidings.errors import CodecError
 from tidings.model.constraint import TEXT_OPS, Constraint, Op
@@ -28,43 +28,17 @@ from tidings.model.values import Value
 
 MESSAGE_VERSION = 1
 PERSISTENT, QUEUE, EXPIRES = 1, 2, 4
+ID = slice(4, 20)  # where a message has its id
 NEGATED = 0x80
-PUBLISH, DELIVER = 0x10, 0x11
 _FIXED = struct.Struct("<BBBB16sHHI")
 _FRAME = struct.Struct("<IBBH")
 _PUBLISH = struct.Struct("<I")
-_DELIVER = struct.Struct("<IIQ")
 _HEADER_NAMES = tuple(HEADER_TYPES)
 _HEADER_TYPE_BYTES = {name: STRING if kind is str else INT for name, kind in HEADER_TYPES.items()}
 
 
-class MessageFrame(NamedTuple):
-    """The eight bytes before a payload."""
-
-    length: int
-    type: int
-    flags: int = 0
-    session: int = 0
-
-
-class EncodedDelivery(NamedTuple):
-    """A message with the fields a broker adds for its subscriber."""
-
-    subscription: int
-    delivery_count: int  # above 1: redelivered
-    tag: int  # 0: no acknowledgement wanted
-    message: Message
-
-
 def encode_value(value: Value) -> bytes:
     return value_of(value)
-
-
-def decode_value(data: bytes) -> Value:
-    reader = Reader(data)
-    value = reader.value()
-    reader.finish("a value")
-    return value
 
 
 def encode_message(message: Message) -> bytes:
@@ -77,23 +51,22 @@ def encode_message(message: Message) -> bytes:
     return b"".join((_FIXED.pack(*fixed), name, encoded, message.body))
 
 
-def decode_message(data: bytes, start: int = 0) -> Message:
-    """Read a message that reaches from `start` to the end of the data."""
-    reader = Reader(data, start)
+def decode_message(data: bytes) -> Message:
+    reader = Reader(data)
     version, flags, priority, zero, id_bytes, count, name_length, length = _FIXED.unpack(
         reader.take(_FIXED.size, "the fixed part")
     )
-    reader.demand(version == MESSAGE_VERSION, "VERSION", "version is not 1", start)
-    reader.demand(not flags & ~(PERSISTENT | QUEUE | EXPIRES), "FLAGS", "unknown flag", start + 1)
-    reader.demand(priority <= PRIORITY_MAX, "PRIORITY", "priority is above 9", start + 2)
-    reader.demand(zero == 0, "RESERVED", "the reserved byte is not 0", start + 3)
+    reader.demand(version == MESSAGE_VERSION, "VERSION", "version is not 1", 0)
+    reader.demand(not flags & ~(PERSISTENT | QUEUE | EXPIRES), "FLAGS", "unknown flag", 1)
+    reader.demand(priority <= PRIORITY_MAX, "PRIORITY", "priority is above 9", 2)
+    reader.demand(zero == 0, "RESERVED", "the reserved byte is not 0", 3)
     reader.need(name_length, "the destination name")
     reader.need(name_length + length, "the attributes")
     destination = _destination(reader.position, reader.text(name_length, "the destination name"), bool(flags & QUEUE))
     body_start = reader.position + length
     headers, properties = _read_attributes(Reader(data, reader.position, body_start), count)
     expires = "JMSExpiration" in headers
-    reader.demand(bool(flags & EXPIRES) == expires, "FLAGS", "flag 4 must tell whether JMSExpiration is set", start + 1)
+    reader.demand(bool(flags & EXPIRES) == expires, "FLAGS", "flag 4 must tell whether JMSExpiration is set", 1)
     return Message(
         destination,
         properties,
@@ -221,29 +194,5 @@ def encode_frame(type: int, payload: bytes, flags: int = 0, session: int = 0) ->
     return _FRAME.pack(len(payload), type, flags, session) + payload
 
 
-def decode_frame(data: bytes, payload_bytes_max: int) -> MessageFrame:
-    """Read the eight bytes before a payload; refuse a payload that is too long from its length alone."""
-    frame = MessageFrame(*_FRAME.unpack(Reader(data).take(_FRAME.size, "a frame's header")))
-    if frame.length > payload_bytes_max:
-        reason = f"a frame of {frame.length} bytes, {payload_bytes_max} are allowed"
-        raise CodecError("E_CODEC_LIMIT", reason, position=0, fatal=True)
-    return frame
-
-
 def encode_publish(receipt: int, message: Message) -> bytes:
     return _PUBLISH.pack(receipt) + encode_message(message)
-
-
-def decode_publish(payload: bytes) -> tuple[int, Message]:
-    """(receipt number, message); positions count from the start of the payload."""
-    (receipt,) = _PUBLISH.unpack(Reader(payload).take(_PUBLISH.size, "the receipt number"))
-    return receipt, decode_message(payload, _PUBLISH.size)
-
-
-def encode_deliver(delivery: EncodedDelivery) -> bytes:
-    return _DELIVER.pack(*delivery[:3]) + encode_message(delivery.message)
-
-
-def decode_deliver(payload: bytes) -> EncodedDelivery:
-    subscription, count, tag = _DELIVER.unpack(Reader(payload).take(_DELIVER.size, "the delivery"))
-    return EncodedDelivery(subscription, count, tag, decode_message(payload, _DELIVER.size))

@@ -4,8 +4,17 @@ A destination is a topic or a queue. Its name consists of levels divided by dots
 exactly one level, `>` at the end is one or more. Both are attributes to the routing: a message carries its
 destination's name as `@topic` or `@queue`, a subscription constrains it.
 
->>> str(Destination.parse("ticks.xyz")), str(Destination.parse("/queue/orders"))
-('topic:ticks.xyz', 'queue:orders')
+Users write `topic:a.b`, `topic://a.b` or `/topic/a.b`, the same for queues, or a plain name. A name does not begin with
+`/`, and none of its parts between `.` and `/` is `#` or `+`: so each of these forms reads as one destination only, and
+wildcards of other systems are noticed.
+
+>>> str(Destination.parse("ticks.xyz")), str(Destination.parse("/queue/orders")), str(Destination.parse("queue://orders"))
+('topic:ticks.xyz', 'queue:orders', 'queue:orders')
+>>> Destination.parse("sensors/room/light")
+Traceback (most recent call last):
+    ...
+tidings.errors.UsageError: E_DESTINATION_CHARACTER: levels are divided by dots: write 'sensors.room.light'; a topic \
+of this very name is 'topic:sensors/room/light' (at 7)
 >>> pattern = DestinationPattern.parse("ticks.*.eu")
 >>> pattern.matches(Destination.parse("ticks.xyz.eu")), pattern.matches(Destination.parse("ticks.eu"))
 (True, False)
@@ -26,12 +35,20 @@ NAME_BYTES_MAX = 1024
 TOPIC_ATTRIBUTE, QUEUE_ATTRIBUTE = "@topic", "@queue"
 ONE_LEVEL, MORE_LEVELS = "*", ">"
 # What users write before a name -> whether it makes a queue.
-_PREFIXES = {"topic:": False, "queue:": True, "/topic/": False, "/queue/": True}
-# The first place where a name goes wrong: a character it must not hold, or a level that is empty.
-_FAULT = re.compile(r"[\x00-\x1f\x7f*>]|(?:^|(?<=\.))(?=\.|\Z)")
-_PATTERN_FAULT = re.compile(
-    r"[\x00-\x1f\x7f]|(?:^|(?<=\.))(?=\.|\Z)|(?<=[^.])[*>]|\*(?!\.|\Z)|>(?!\Z)",
-)
+PREFIXES = {
+    "topic://": False,
+    "queue://": True,
+    "topic:": False,
+    "queue:": True,
+    "/topic/": False,
+    "/queue/": True,
+}
+_UNKNOWN_SCHEME = re.compile(r"/+(?:[^/]*/+)?|[A-Za-z][A-Za-z0-9+\-]*:/*")
+FOREIGN = {"+": ONE_LEVEL, "#": MORE_LEVELS}  # wildcards of others -> ours
+# The first place where a name goes wrong: a character it must not hold, a level that is empty, a foreign wildcard.
+_ANY_FAULT = r"[\x00-\x1f\x7f]|(?:^|(?<=\.))(?=\.|\Z)|\A/|(?:^|(?<=[./]))[+#](?=[./]|\Z)"
+_FAULT = re.compile(rf"{_ANY_FAULT}|[*>]")
+_PATTERN_FAULT = re.compile(rf"{_ANY_FAULT}|(?<=[^.])[*>]|\*(?!\.|\Z)|>(?!\Z)")
 
 
 def name_fault(name: str) -> tuple[str, int, str] | None:
@@ -47,18 +64,39 @@ def _find_fault(name: str, fault: re.Pattern[str]) -> tuple[str, int, str] | Non
         return None
     if not found[0]:
         return "E_DESTINATION_EMPTY", found.start(), "a level is empty"
+    if found[0] == "/":
+        return "E_DESTINATION_CHARACTER", found.start(), "a name does not begin with '/'"
+    if found[0] in FOREIGN:
+        reason = f"{found[0]!r} is not a wildcard here: write {FOREIGN[found[0]]!r}, and '.' between levels"
+        return "E_DESTINATION_WILDCARD", found.start(), reason
     if found[0] in (ONE_LEVEL, MORE_LEVELS):
         why = "is a wildcard only as a whole level, '>' only at the end" if fault is _PATTERN_FAULT else "is a wildcard"
         return "E_DESTINATION_WILDCARD", found.start(), f"{found[0]!r} {why}"
     return "E_DESTINATION_CHARACTER", found.start(), "a control character"
 
 
-def _split(text: str) -> tuple[bool, str]:
-    """(queue or not, name) of what a user wrote."""
-    for prefix, queue in _PREFIXES.items():
+def split_prefix(text: str, *, plain_is_queue: bool = False) -> tuple[bool, str]:
+    """(whether it is a queue, name) of what a user wrote.
+
+    An unknown prefix and slashes in a plain name are refused: they come from another system.
+    """
+    check(text)
+    for prefix, queue in PREFIXES.items():
         if text.startswith(prefix):
             return queue, text[len(prefix) :]
-    return False, text
+    if found := _UNKNOWN_SCHEME.match(text):
+        name = text[found.end() :]
+        alike = [one for one in PREFIXES if one.strip("/:") == found[0].strip("/:s").lower()]
+        known = next((one for one in alike if (one[0] == "/") == (text[0] == "/")), "")
+        meant = [f"{known}{name}"] if known else [f"topic:{name}", f"queue:{name}"]
+        reason = f"unknown prefix {found[0][:80]!r}: write {' or '.join(repr(one[:80]) for one in meant)}"
+        raise UsageError("E_DESTINATION_PREFIX", reason, position=0)
+    if (at := text.find("/")) >= 0 and name_fault(text) is None:
+        reason = f"levels are divided by dots: write {text.replace('/', '.')[:80]!r}"
+        kind = "queue" if plain_is_queue else "topic"
+        exact = f"; a {kind} of this very name is {f'{kind}:{text}'[:80]!r}"
+        raise UsageError("E_DESTINATION_CHARACTER", reason + exact, position=at)
+    return plain_is_queue, text
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,8 +129,8 @@ class Destination(_Named):
 
     @staticmethod
     def parse(text: str) -> "Destination":
-        """Read what a user wrote: a plain name is a topic; `topic:a`, `queue:a`, `/topic/a`, `/queue/a`."""
-        queue, name = _split(text)
+        """Read what a user wrote, a plain name as a topic: `a`, `topic:a`, `topic://a`, `/topic/a`; `queue:a`, …"""
+        queue, name = split_prefix(text)
         try:
             return Destination(name, queue)
         except UsageError as error:
@@ -108,7 +146,7 @@ class DestinationPattern(_Named):
     @staticmethod
     def parse(text: str) -> "DestinationPattern":
         """Like `Destination.parse`, but wildcards are allowed."""
-        queue, name = _split(text)
+        queue, name = split_prefix(text)
         try:
             return DestinationPattern(name, queue)
         except UsageError as error:

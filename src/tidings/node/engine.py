@@ -108,8 +108,8 @@ class Engine:
         return self.node.tracking.recorder
 
     def recover(self, now: Now, recovered: Recovered, recent: Iterable[bytes] = ()) -> None:
-        """Stand where the store says the broker stood; before the first step. `recent`: the messages of
-        `publish_dedup.recent_seqs`, so that one that is sent again is known."""
+        """Stand where the store says the broker stood; before the first step. `recent`:
+        `publish_dedup.recent_ids`, so that a message that is sent again is known."""
         self.node.recover(recovered, now.steady_ms)
         self.node.mailbox_service.publish_dedup.recover(recent)
 
@@ -147,6 +147,7 @@ class Engine:
                 | inputs.PeersChanged()
                 | inputs.ForgetBroker()
                 | inputs.LeaveNetwork()
+                | inputs.ReleaseHeld()
                 | fx.Lost()
                 | fx.Authenticated()
                 | fx.Denied()
@@ -250,6 +251,8 @@ class Engine:
                 network.forget(now.steady_ms, router, queue)
             case inputs.LeaveNetwork():
                 self.node.leave(now.steady_ms)
+            case inputs.ReleaseHeld():
+                network.held_copies.confirm()
             case fx.Lost():
                 links.lost(now, incoming)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():

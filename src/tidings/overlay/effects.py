@@ -171,20 +171,6 @@ class Arrived:
     message: ControlMessage
 
 
-@dataclass(frozen=True, slots=True)
-class PushBack:
-    """The link's queue is past its high mark: bring it nothing more."""
-
-    peer: Router
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseLink:
-    """The queue has sunk to its low mark again."""
-
-    peer: Router
-
-
 LinkEffect: TypeAlias = (
     Dial
     | Transmit
@@ -197,6 +183,4 @@ LinkEffect: TypeAlias = (
     | NobodyThere
     | LatencyChanged
     | Arrived
-    | PushBack
-    | ReleaseLink
 )

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from tidings.pipeline.delta_log import DataFile as File
 from tidings.pipeline.schemas import DAY, KEYS
-from tidings.pipeline.storage import Staged, StoredTable
+from tidings.pipeline.stored_tables import Staged, StoredTable
 
 GROWING = "histories"  # the table whose rows have a `count`, and later copies
 

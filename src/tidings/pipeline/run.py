@@ -21,8 +21,8 @@ from tidings.pipeline.config import Config
 from tidings.pipeline.delta_log import parquet_files
 from tidings.pipeline.schemas import COMPACTED, RESULTS, SUBSCRIPTIONS, spark_schema
 from tidings.pipeline.session import open_session
-from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath, fingerprint
+from tidings.pipeline.stored_tables import StoredTable, clean_table
 from tidings.pipeline.table_state import Manifest
 
 IMPROPER = f"null, or not of {SIZE} bytes"

@@ -14,9 +14,9 @@ from tidings.errors import StoreError
 from tidings.model.tables import TABLES, Table
 from tidings.pipeline.schemas import CLEAN, spark_schema
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.segments.arrow_schema import arrow_schema
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import open_bytes
-from tidings.segments.schema import arrow_schema
 
 ERROR = "error"
 SEGMENTS_PER_TASK = 64

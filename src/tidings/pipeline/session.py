@@ -39,14 +39,14 @@ LOCAL = {
 
 @contextmanager
 def open_session(
-    master: str | None = None, conf: Mapping[str, str] | None = None, *, quick: bool = False, name: str = "tidings"
+    master: str | None = None, conf: Mapping[str, str] | None = None, *, quick: bool = False
 ) -> Iterator[SparkSession]:
     """A session for as long as it is needed. One that is active already is used, and left as it was."""
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
         return
-    session = start_session(master, conf, quick=quick, name=name)
+    session = start_session(master, conf, quick=quick)
     try:
         yield session
     finally:

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tidings.errors import CodecError
 from tidings.kernel.codec import MessageBatch
+from tidings.model.codec import ID
 from tidings.routing.control.messages import SchemeMessage
 from tidings.routing.effects import Effect, Passed, Report, Router
-from tidings.routing.forwarding import ID
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from tidings.routing.bdrp.scheme import Bdrp, BdrpOptions
 from tidings.routing.control.flood import Flood
 from tidings.routing.covering.policies import make_policy
 from tidings.routing.covering.scheme import CoveringScheme
+from tidings.routing.covering.selective import SelectiveOptions
 from tidings.routing.effects import Router
 from tidings.routing.flooding.scheme import Flooding
 from tidings.routing.hermes import Hermes, HermesOptions
@@ -34,6 +35,8 @@ class SchemePlacement:
     policy: str = "selective"  # of covering
     advertise: tuple[str, ...] = (">",)  # topics that clients here may publish to; for covering
     merge: bool = False  # subscriptions of this broker; for covering
+    cover_advertisements: bool = False  # do not tell neighbours of those that others cover; for covering
+    selective: SelectiveOptions = field(default_factory=SelectiveOptions)
     hermes: HermesOptions = field(default_factory=HermesOptions)
     next_hop: Callable[[int], Router | None] = lambda key: None  # towards a key, in Pan; None: this broker is closest
     ready: Callable[[], bool] = lambda: True  # whether this broker is in the overlay
@@ -65,11 +68,12 @@ def _covering(place: SchemePlacement) -> Carrier:
         Bdrp(flood, place.encoding, place.tables, place.options),
         flood.router,
         flood.incarnation,
-        make_policy(place.policy),
+        make_policy(place.policy, place.selective),
         [Predicate.of(pattern.constraint) for pattern in patterns],
         place.links,
         place.room,
         merge=place.merge,
+        cover_advertisements=place.cover_advertisements,
     )
 
 

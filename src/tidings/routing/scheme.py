@@ -5,7 +5,7 @@ A scheme is a machine of the control plane. It sees no message of a client; the 
 calls `tick` when the timer `TIMER` rings.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Protocol, TypeAlias
 
 from tidings.errors import TidingsError
@@ -21,7 +21,7 @@ class Tables(Protocol):
     """The forwarding plane as a scheme sees it. A row is one encoded conjunction (interests.py)."""
 
     def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
-        """These rows lead to this router from now on, and those no longer."""
+        """These rows lead to this router once more from now on, and those once less."""
 
     def forget(self, router: Router) -> None:
         """No row leads to this router any more."""
@@ -50,8 +50,12 @@ class EventTables(Protocol):
 
 class Scheme(Protocol):
     @property
-    def predicates(self) -> Mapping[Router, set[bytes]]:
+    def predicates(self) -> Mapping[Router, Set[bytes]]:
         """Known interests of other routers, as rows; empty for schemes that do not tell everybody."""
+        ...
+
+    def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
+        """Returns what a router advertised, by part: the whole and the differences since. An unknown one: nothing."""
         ...
 
     def local_rows(self) -> set[bytes]:

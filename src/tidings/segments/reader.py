@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from tidings.errors import StoreError
 from tidings.extras import lazy
 from tidings.model.tables import Table
+from tidings.segments.arrow_schema import TABLE_KEY, VERSION_KEY, arrow_schema
 from tidings.segments.names import SegmentName
-from tidings.segments.schema import TABLE_KEY, VERSION_KEY, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,8 +82,8 @@ def _opened(source: "Path | pa.BufferReader", where: str, table: Table) -> "pq.P
     return file
 
 
-def read_segment(segment: Segment, table: Table, columns: list[str] | None = None) -> "pa.Table":
-    return read_columns(open_segment(segment, table), str(segment.path), columns)
+def read_segment(segment: Segment, table: Table) -> "pa.Table":
+    return read_columns(open_segment(segment, table), str(segment.path))
 
 
 def read_columns(file: "pq.ParquetFile", where: str, columns: list[str] | None = None) -> "pa.Table":

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tidings.errors import StoreError, UsageError
 from tidings.extras import lazy
 from tidings.model.tables import HISTORIES, Table
+from tidings.segments.arrow_schema import arrow_schema
 from tidings.segments.durable import sync_directory
 from tidings.segments.filter_groups import write_filters
 from tidings.segments.names import TEMPORARY_PREFIX, SegmentName, check_writer
-from tidings.segments.schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

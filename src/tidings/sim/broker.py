@@ -17,7 +17,7 @@ from tidings.node import effects as nfx
 from tidings.node import inputs
 from tidings.node.clients.admission import Admission
 from tidings.node.clients.client_sessions import ClientOptions
-from tidings.node.clients.publish_dedup import recent_seqs
+from tidings.node.clients.publish_dedup import recent_ids
 from tidings.node.engine import REQUESTS_MAX, Engine
 from tidings.node.inputs import Input, Now
 from tidings.node.network.network import Network
@@ -40,7 +40,6 @@ RATE_MS = 20.0  # over which admission control measures
 SOCKET = "socket "  # timers: the socket of a link takes more
 READ = "read "  # timers: go on to read from a client that admission control has slowed down
 DELIVERIES_MAX = 1_000_000  # nothing becomes a dead letter, however often its consumers go away
-ID = slice(4, 20)
 EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
 
 
@@ -129,7 +128,7 @@ class SimBroker:
     def start(self, now: float) -> list[Any]:
         at = self._now(now)
         recovered = self._host.store.recover()
-        self.engine.recover(at, recovered, self._host.store.read(recent_seqs(recovered)))
+        self.engine.recover(at, recovered, recent_ids(self._host.store, recovered))
         stored_ms = self._records.archive.stored_ms(self._router)
         self.engine.start_tracking(at, self._records.changes, stored_ms)
         self._out.append(fx.SetTimer("tick", now + TICK_MS))
@@ -178,6 +177,10 @@ class SimBroker:
                 return self._finish(now, told)
             case _:
                 assert_never(told)
+
+    def order(self, now: float, told: Input) -> list[Any]:
+        """An operator gives an order."""
+        return self._finish(now, told)
 
     # --- clients --------------------------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ class Harness(Driver, Generic[M, E]):
             case fx.LinkDown(peer=peer):
                 self._note(process, effect)
                 self._tell(process, self._adapter.link_down, peer)
-            case fx.Report() | fx.NobodyThere() | fx.PushBack() | fx.ReleaseLink():
+            case fx.Report() | fx.NobodyThere():
                 self._note(process, effect)  # for operators and publishers, of which there are none
             case _:
                 assert_never(effect)

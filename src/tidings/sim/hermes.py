@@ -1,7 +1,7 @@
 """A network of Hermes brokers on Pan in virtual time: the machines, no sockets.
 
 Each broker can send to each, at the latency between them, and messages between two keep their order. Requests to
-rendezvous nodes travel hop by hop like the rest. When a broker crashes the others notice within `notice_ms`, each at a
+rendezvous nodes travel hop by hop like the rest. When a broker crashes the others notice within `NOTICE_MS`, each at a
 time of its own, as they would by a broken connection or by heartbeats.
 """
 
@@ -34,6 +34,7 @@ from tidings.routing.hermes.messages import (
 from tidings.sim.harness import Adapter, Harness
 from tidings.sim.pan import PanNetwork, PanOutcome
 
+NOTICE_MS = 3000.0  # at most, until neighbours notice that a broker has gone
 SENT_AS = {
     InterestKind.ADVERTISED: "advertisements",
     InterestKind.TYPE: "subscriptions",
@@ -45,8 +46,8 @@ HermesOutcome: TypeAlias = (
 
 
 class HermesNetwork(Adapter[Hermes, HermesOutcome]):
-    def __init__(self, pan: PanNetwork, options: HermesOptions | None = None, notice_ms: float = 3000) -> None:
-        self.pan, self.calendar, self.options, self.notice_ms = pan, pan.calendar, options, notice_ms
+    def __init__(self, pan: PanNetwork, options: HermesOptions | None = None) -> None:
+        self.pan, self.calendar, self.options = pan, pan.calendar, options
         self.harness = Harness(pan.harness.network, self, timers=pan.timers)
         self.brokers = self.harness.machines  # those alive
         self.do = self.harness.do
@@ -84,7 +85,7 @@ class HermesNetwork(Adapter[Hermes, HermesOutcome]):
         self.pan.crash(router)
         self.harness.crash(str(router))
         for other in list(self.brokers):
-            self.calendar.after(self.pan.rng.uniform(1, self.notice_ms), self._notice, other, router, me.id)
+            self.calendar.after(self.pan.rng.uniform(1, NOTICE_MS), self._notice, other, router, me.id)
 
     def _notice(self, router: Router, gone: Router, id: int) -> None:
         if router in self.brokers:

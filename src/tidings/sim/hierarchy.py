@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from hardening.machines.unicast_adapter import RoutingOutcome
+
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.model.predicate import Predicate
@@ -26,7 +28,6 @@ from tidings.routing.scheme import TIMER as SCHEME_TIMER
 from tidings.routing.unicast.link_state import LinkStateOptions, LinkStateUnicast
 from tidings.sim.calendar import Calendar
 from tidings.sim.harness import Adapter, Carried, Harness, each_to_each
-from tidings.sim.unicast import RoutingOutcome
 
 LATENCY_MS = 5.0
 ROWS_MAX = 256

@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from tidings.overlay.topology.graph import Graph, Node
-from tidings.overlay.topology.space import Points
 from tidings.sim.calendar import Calendar
 from tidings.sim.paths import Paths
 
@@ -52,10 +51,6 @@ class PhysicalWire:
         """From its beginning to its end, of the next packet."""
         return self.latency_ms + self.delay_ms
 
-    def queued_ms(self, now: float) -> float:
-        """The time a packet sent now would wait for the wire."""
-        return max(0.0, self.free_at - now)
-
 
 class PhysicalNetwork:
     """`wire_of(a, b)` gives the wire between two neighbouring hosts of a path."""
@@ -77,11 +72,6 @@ class PhysicalNetwork:
             return PhysicalWire(edge.latency_ms, edge.bandwidth_bytes_s)
 
         return cls(calendar, paths(graph), wire)
-
-    @classmethod
-    def of_points(cls, calendar: Calendar, points: Points) -> "PhysicalNetwork":
-        """Every two hosts have a wire of their own, as long as they are apart."""
-        return cls(calendar, lambda a, b: (a, b), lambda a, b: PhysicalWire(points.latency_ms(a, b)))
 
     def wire(self, a: Node, b: Node) -> PhysicalWire:
         found = self._wires.get((a, b))

@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple, TypeAlias, assert_never
 
 from tidings.overlay.effects import Router
-from tidings.overlay.pan import EXPERIMENT_IDS, Contact, IdSpace, Pan, PanOptions
+from tidings.overlay.pan import EXPERIMENT_IDS, Contact, Pan, PanOptions
 from tidings.overlay.pan.messages import (
     Changed,
     Joined,
@@ -46,14 +46,13 @@ class PanNetwork(Adapter[Pan, PanOutcome]):
         self,
         latency_ms: Latency,
         rng: Random,
-        space: IdSpace = EXPERIMENT_IDS,
         options: PanOptions = EXPERIMENT,
         *,
         timers: bool = False,
-        calendar: Calendar | None = None,
     ) -> None:
-        self.calendar = calendar or Calendar()
-        self.latency_ms, self.rng, self.space, self.options, self.timers = latency_ms, rng, space, options, timers
+        self.calendar = Calendar()
+        self.latency_ms, self.rng, self.options, self.timers = latency_ms, rng, options, timers
+        self.space = EXPERIMENT_IDS
         self.harness = Harness(each_to_each(self.calendar, latency_ms), self, timers=timers)
         self.nodes = self.harness.machines  # those alive
         self.do = self.harness.do

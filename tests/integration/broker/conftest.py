@@ -2,9 +2,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hardening.support.certificates import Authority
 
 from tidings.broker import logs
-from tidings.testing.certificates import Authority
 
 
 @pytest.fixture

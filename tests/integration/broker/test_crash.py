@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+from hardening.contracts.store import check_same
 from hardening.kills.store_writer import LIMITS, batch
 
 from tidings.delivery.store import MemoryStore
 from tidings.store.sqlite.store import SqliteStore
-from tidings.testing.contracts.store import check_same
 
 CRASHES = int(os.environ.get("TIDINGS_CRASHES", "30"))
 

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hardening.support.certificates import Authority
 from hardening.support.links import eventually
 
 from tidings.client import connect
 from tidings.testing.broker_process import BrokerProcess
-from tidings.testing.certificates import Authority
 
 
 def network(authority: Authority, directory: Path, router: int, more: str = "") -> str:

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from hardening.support.certificates import Authority
 
 from tidings.broker import process
 from tidings.broker.security import users
@@ -23,7 +24,6 @@ from tidings.cli.broker import GATEWAYS, LAYERS, SESSIONS
 from tidings.client import connect
 from tidings.errors import ConfigError, ConnectionLostError, SecurityError, StoreError, TidingsError
 from tidings.testing.broker_process import BrokerProcess
-from tidings.testing.certificates import Authority
 from tidings.testing.local_broker import run
 
 CHEAP = Cost(n=2, r=1, p=1)

@@ -8,14 +8,15 @@ import warnings
 from contextlib import suppress
 
 import pytest
+from hardening.support.strategies_model import messages
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.cli.jsonl import JsonLine, from_json, json_lines, to_json
+from tidings.cli.jsonl import from_json, json_lines, to_json
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import Message
-from tidings.testing.strategies_model import messages
+from tidings.model.message_json import JsonMessage
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
@@ -40,7 +41,7 @@ def test_any_line_is_read_or_refused(text: str) -> None:
     except UsageError as error:
         line = None
         assert "line 7: " in error.reason  # noqa: PT017
-    assert line is None or isinstance(line, JsonLine)
+    assert line is None or isinstance(line, JsonMessage)
 
 
 def test_infinite_numbers_are_json_too() -> None:
@@ -70,8 +71,8 @@ def test_what_a_message_cannot_have_is_found_when_the_line_is_read(text: str, re
         from_json(f"{{{text}}}", 7)
 
 
-def lines_of(*chunks: bytes) -> list[JsonLine]:
-    async def read() -> list[JsonLine]:
+def lines_of(*chunks: bytes) -> list[JsonMessage]:
+    async def read() -> list[JsonMessage]:
         source, sink = os.pipe()
         try:
             os.write(sink, chunks[0])
@@ -102,7 +103,7 @@ def test_the_number_of_a_wrong_line_is_told() -> None:
 
 
 def test_an_input_that_cannot_be_read_is_an_error() -> None:
-    async def read() -> list[JsonLine]:
+    async def read() -> list[JsonMessage]:
         source, sink = os.pipe()
         os.close(source)
         try:

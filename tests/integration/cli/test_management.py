@@ -54,7 +54,11 @@ def test_a_queue_is_administered_by_commands(tmp_path: Path, tidings: Command) -
         assert json.loads(tidings("status", "--json", *at)[1])["waiting"] == 3
         line = "queue:orders: 3 waiting, 0 unacknowledged, 0 consumers\n"
         assert tidings("queue", "list", *at) == (0, line, "")
-        assert tidings("queue", "show", "queue:orders", *at) == (0, line, "")
+        for form in ("orders", "queue:orders", "queue://orders", "/queue/orders"):
+            assert tidings("queue", "show", form, *at) == (0, line, "")
+        for form in ("topic:orders", "/queues/orders", "orders/#"):
+            status, _, errors = tidings("queue", "create", form, *at)
+            assert (status, "E_DESTINATION_" in errors) == (1, True)
         shown = tidings("queue", "browse", "orders", "--selector", "number > 0", *at)[1]
         assert shown.splitlines()[0].endswith("number=1 hello ")
         tag = json.loads(tidings("queue", "browse", "orders", "--count", "1", "--json", *at)[1])["tag"]

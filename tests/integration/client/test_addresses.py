@@ -9,7 +9,7 @@ import tidings
 from tidings.broker.security import users
 from tidings.broker.security.passwords import Cost
 from tidings.broker.security.users import Users
-from tidings.client.options import parse_url
+from tidings.client.broker_url import parse_url
 from tidings.errors import ConnectionLostError, SecurityError, UsageError
 from tidings.localnet.ports import free_ports
 from tidings.testing.broker_process import BrokerProcess

@@ -22,7 +22,7 @@ from tidings.lab.execution import Execution
 from tidings.lab.experiment import Experiment, Measure
 from tidings.lab.machine_check import FILE
 from tidings.lab.results import read_results
-from tidings.lab.samples import CounterSample, RunRules, judge, of_rows, to_rows
+from tidings.lab.run_verdict import CounterSample, RunRules, judge, of_rows, to_rows
 from tidings.lab.server_pool import running
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows, segments

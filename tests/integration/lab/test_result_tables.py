@@ -14,7 +14,7 @@ from tidings.errors import UsageError
 from tidings.lab.result_tables import read_tables
 from tidings.model.tables import Table
 from tidings.pipeline.schemas import RESULTS
-from tidings.segments.schema import arrow_schema
+from tidings.segments.arrow_schema import arrow_schema
 
 SERVER = Fitted.of("base", t_rcv=2e-5, t_fltr=1e-6, t_tx=5e-6)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tidings.lab.durations import Durations, expected_s
 from tidings.lab.experiment import Experiment, Measure, parse, preset, thesis
-from tidings.lab.samples import CounterSample, RunRules, judge, of_rows, to_rows
+from tidings.lab.run_verdict import CounterSample, RunRules, judge, of_rows, to_rows
 from tidings.lab.stopping_rule import StoppingRule
 from tidings.lab.window import FLIGHT_S, SendWindow
 

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import proton
 from hardening.fuzz.amqp import fuzz_here, fuzz_sockets
+from hardening.support.strategies_model import byte_strings, numbers, texts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from proton.utils import BlockingConnection
@@ -13,7 +14,6 @@ from proton.utils import BlockingConnection
 from tidings.client import sync
 from tidings.protocols.amqp.address import address_of
 from tidings.testing.local_broker import BrokerThread, run
-from tidings.testing.strategies_model import byte_strings, numbers, texts
 
 SECONDS = 30
 values = st.one_of(numbers, texts, st.booleans(), byte_strings)

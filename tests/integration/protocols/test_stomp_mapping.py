@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from hardening.support.stomp import DROPPED, MEANING, frame_of, message_of
+from hardening.support.strategies_model import messages
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,6 @@ from tidings.model.selector import Selector
 from tidings.model.values import Untyped
 from tidings.node.clients.subscription_plan import predicate_of
 from tidings.protocols.stomp.frames import StompVersion, encode, escape
-from tidings.testing.strategies_model import messages
 
 NOW_MS = 1_700_000_000_000
 versions = st.sampled_from(list(StompVersion))

@@ -1,10 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
-
-from tidings.capacity.discrete import (
+from hardening.queueing.discrete import (
     DiscreteSettings,
     DiscreteWaiting,
     Distribution,
@@ -15,7 +11,11 @@ from tidings.capacity.discrete import (
     exponential_cdf,
     gamma_cdf,
 )
-from tidings.capacity.exact import md1_tail, mm1_tail
+from hardening.queueing.exact import md1_tail, mm1_tail
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
 from tidings.capacity.waiting import GammaWaiting
 from tidings.errors import LimitError, UsageError
 

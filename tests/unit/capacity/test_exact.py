@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
+from hardening.queueing import exact
+from hardening.queueing.exact import md1_log_tail, md1_quantile, md1_tail, mm1_quantile, mm1_tail
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.capacity import exact
-from tidings.capacity.exact import md1_log_tail, md1_quantile, md1_tail, mm1_quantile, mm1_tail
 from tidings.capacity.service import gamma_moments
 from tidings.capacity.waiting import waiting_moments
 from tidings.errors import UsageError

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+from hardening.queueing.exact import md1_tail, mm1_quantile, mm1_tail
+from hardening.queueing.lindley import simulate
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.capacity.arrays import Array
-from tidings.capacity.exact import md1_tail, mm1_quantile, mm1_tail
-from tidings.capacity.lindley import simulate
 from tidings.errors import UsageError
 
 

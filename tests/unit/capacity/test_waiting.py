@@ -1,22 +1,20 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from tidings.capacity.exact import md1_tail, mm1_tail
-from tidings.capacity.lindley import simulate
-from tidings.capacity.service import Binomial, gamma_moments, service_moments
-from tidings.capacity.waiting import (
-    GammaWaiting,
+from hardening.queueing.exact import md1_tail, mm1_tail
+from hardening.queueing.inversion import (
     gamma_transform,
     pollaczek_khintchine,
     quantile_by_inversion,
-    quantiles,
     service_transform,
     tail_by_inversion,
     takacs,
-    waiting_moments,
 )
+from hardening.queueing.lindley import simulate
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.capacity.service import Binomial, gamma_moments, service_moments
+from tidings.capacity.waiting import GammaWaiting, quantiles, waiting_moments
 from tidings.errors import UsageError
 
 rhos = st.floats(0.01, 0.99)

@@ -1,10 +1,10 @@
 """The store's contract, on the store that defines it."""
 
 import pytest
+from hardening.contracts.store import check_store
 
 from tidings.delivery.store import MailboxAdded, MemoryStore, Store, Stored
 from tidings.errors import StoreError, UsageError
-from tidings.testing import check_store
 
 
 def test_memory_store_keeps_the_contract() -> None:

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from hardening.contracts.reference_bloom import ReferenceBloomFilter
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tidings.errors import CodecError, UsageError
 from tidings.kernel.bloom import BloomFilter, false_positive_probability
-from tidings.kernel.reference_bloom import ReferenceBloomFilter
 
 ids = st.lists(st.binary(min_size=16, max_size=16), max_size=60).map(b"".join)
 shapes = st.tuples(st.integers(1, 40).map(lambda words: 64 * words), st.integers(1, 64))

@@ -5,10 +5,10 @@ from math import log2
 from random import Random
 
 import pytest
+from hardening.contracts.reference_box_tree import Box, ReferenceBoxTree
 
 from tidings.errors import UsageError
 from tidings.kernel.box_tree import BoxTree
-from tidings.kernel.reference_box_tree import Box, ReferenceBoxTree
 from tidings.model.value_set import FLOORS, Key, key_bytes
 
 NAMES = ("a", "b", "c", "d")

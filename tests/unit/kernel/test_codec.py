@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from hardening.contracts.codec import check_codec, mutated, outcome, random_message
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from tidings.model import codec as reference
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
-from tidings.testing.contracts.codec import check_codec, mutated, outcome, random_message
 
 PUBLISH, DELIVER, CONTROL = 0x10, 0x11, 0x20
 EMPTY = Message(Destination("a"))
@@ -85,9 +85,8 @@ def test_frames_of_all_kinds() -> None:
     frames = [
         publish(message, receipt=9),
         reference.encode_frame(CONTROL, b"hello", flags=3, session=2),
-        reference.encode_deliver(reference.EncodedDelivery(1, 2, 3, EMPTY)),
+        reference.encode_frame(DELIVER, struct.pack("<IIQ", 1, 2, 3) + message),
     ]
-    frames[2] = reference.encode_frame(DELIVER, frames[2])
     data = b"".join(frames)
     batch = MessageBatch.from_frames(bytearray(data) + b"\x05\x00")
     assert (len(batch), batch.consumed, batch.fatal) == (3, len(data), None)

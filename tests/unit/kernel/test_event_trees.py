@@ -3,6 +3,7 @@ against `TypeTree.check`."""
 
 from collections.abc import Mapping
 
+from hardening.contracts.reference_forwarding import EventPlace, Forward, decode_forward, encode_forward
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.kernel.test_network import DELIVER, FORWARD, PUBLISH, frame, frames
@@ -20,7 +21,6 @@ from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
 from tidings.model.values import Untyped, Value
 from tidings.node.clients.event_type_requests import KINDS
-from tidings.routing.forwarding import EventPlace, Forward, decode_forward, encode_forward
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.event_tables import PlaneTrees
 from tidings.routing.hermes.messages import (

@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import get_args
 
+from hardening.contracts.reference_forwarding import Forward, encode_forward
+
 from tidings.kernel import events as ev
 from tidings.kernel.forwarder import PERHAPS_SENT, DirectSink, Forwarder, NetworkShape
 from tidings.model.codec import encode_frame, encode_message, encode_predicate
@@ -12,7 +14,6 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
 from tidings.protocols.native.frames import FrameType, encode_ack, encode_credit
-from tidings.routing.forwarding import Forward, encode_forward
 
 HEADER = Path(__file__).parents[3] / "native" / "include" / "tidings" / "forwarding" / "events.hpp"
 EVERYTHING = encode_predicate(Predicate.always())

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from hardening.contracts.forwarder import check_forwarder
 
 from tidings.errors import UsageError
 from tidings.kernel.events import MemoryShort, Published
@@ -16,7 +17,6 @@ from tidings.model.message import Message
 from tidings.model.selector import Selector
 from tidings.node.clients.subscription_plan import predicate_of
 from tidings.protocols.native.frames import FrameSplitter, FrameType
-from tidings.testing import check_forwarder
 
 EVERYTHING = encode_predicate(predicate_of(DestinationPattern.parse(">"), Selector("")))
 

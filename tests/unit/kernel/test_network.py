@@ -1,9 +1,10 @@
-"""The kernel's forwarding between brokers against the plain Python of tidings.routing.forwarding."""
+"""The kernel's forwarding between brokers against the plain Python of hardening.contracts.reference_forwarding."""
 
 from dataclasses import replace
 from random import Random
 
 import pytest
+from hardening.contracts.reference_forwarding import Forward, ReferenceForwarding, decode_forward, encode_forward
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +22,6 @@ from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
 from tidings.model.values import Value
 from tidings.routing.bdrp.interests import InterestEncoding
-from tidings.routing.forwarding import Forward, ForwardingReference, decode_forward, encode_forward
 
 FORWARD, PUBLISH, DELIVER = 0x41, 0x10, 0x11
 ROUTERS = st.integers(1, 40)
@@ -108,7 +108,7 @@ def test_a_message_that_enters_is_matched_once_and_divided(
 ) -> None:
     encoding = encoding_of(shape)
     plane = Plane(1, encoding, neighbours, broadcast_above=broadcast_above)
-    reference = ForwardingReference(1, broadcast_above=broadcast_above)
+    reference = ReferenceForwarding(1, broadcast_above=broadcast_above)
     reference.neighbours, reference.next_hops = neighbours, hops
     plane.forwarder.routes(hops)
     for router, value in wanted.items():
@@ -146,7 +146,7 @@ def test_what_arrives_is_delivered_and_passed_on(
     hops: dict[int, int], neighbours: set[int], copies: list[tuple[int, Forward]]
 ) -> None:
     plane = Plane(1, encoding_of("vectors"), neighbours)
-    reference = ForwardingReference(1)
+    reference = ReferenceForwarding(1)
     reference.neighbours, reference.next_hops = neighbours, hops
     plane.forwarder.routes(hops)
     for choice, copy in copies:

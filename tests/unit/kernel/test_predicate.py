@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from hardening.contracts.codec import random_attribute, random_constraint
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +11,6 @@ from tidings.errors import CodecError, UsageError
 from tidings.kernel import codec
 from tidings.model.constraint import Constraint, Op
 from tidings.model.values import Untyped, reading
-from tidings.testing.contracts.codec import random_attribute, random_constraint
 
 words = st.text(st.sampled_from("ab.ä€😀%_\\"), max_size=12)
 patterns = st.text(st.sampled_from("abä€😀%%__\\"), max_size=10)

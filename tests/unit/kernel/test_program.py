@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from hardening.contracts.program import check_program
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from tidings.model.selector.parser import parse
 from tidings.model.selector.program import Code, assemble
 from tidings.model.selector.program import SelectorProgram as Reference
 from tidings.model.values import INT_MAX, INT_MIN, Value
-from tidings.testing.contracts.program import check_program
 
 numbers = st.one_of(
     st.integers(INT_MIN, INT_MAX),

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from hardening.contracts.reference_tally import ReferenceTally
 
 from tidings.errors import UsageError
 from tidings.kernel.codec import MessageBatch, encode_messages
-from tidings.kernel.reference_tally import ReferenceTally
 from tidings.kernel.tally import Tally
 from tidings.matching.workload import Workload
 

@@ -3,17 +3,17 @@
 from random import Random
 
 import pytest
+from hardening.contracts.matcher import check_matcher, random_message, random_predicate
+from hardening.contracts.reference_matcher import ReferenceMatcher
 
 from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.kernel.matcher import FILTER_STEPS, MESSAGE_STEPS
 from tidings.matching.indexed import IndexedMatcher
 from tidings.matching.matcher import per_message
-from tidings.matching.scan import ScanMatcher
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.selector import Selector
 from tidings.model.values import Value
-from tidings.testing.contracts.matcher import check_matcher, random_message, random_predicate
 
 PIECE = 1 << 17  # the most steps between two looks at a budget
 
@@ -136,7 +136,11 @@ def test_beyond_the_budget_an_answer_is_missing_only_where_it_is_told(seed: int)
     """Random predicates over random long texts: some of the truth with a small budget, more than it in doubt."""
     rng = Random(seed)
     steps = rng.choice((0, 2000, 20_000))
-    exact, doubtful, reference = IndexedMatcher(steps=steps), IndexedMatcher(steps=steps, in_doubt=True), ScanMatcher()
+    exact, doubtful, reference = (
+        IndexedMatcher(steps=steps),
+        IndexedMatcher(steps=steps, in_doubt=True),
+        ReferenceMatcher(),
+    )
     for number in range(60):
         if rng.random() < 0.6:
             pattern = "".join(rng.choices(["a", "b", "_", "%", "aaaaaaaaaa", "ab_"], k=rng.randrange(1, 40)))
@@ -166,7 +170,7 @@ def test_ordinary_messages_need_no_pool(seed: int) -> None:
 def test_keys_inside_come_and_go() -> None:
     """The sieve of the pieces is made anew as it fills, and forgets nobody."""
     rng = Random(3)
-    matcher, reference, live = IndexedMatcher(), ScanMatcher(), set[int]()
+    matcher, reference, live = IndexedMatcher(), ReferenceMatcher(), set[int]()
     for number in range(3000):
         predicate = Selector(f"a LIKE '%{''.join(rng.choices('abcd', k=rng.randrange(1, 10)))}_%'").predicate
         for one in (matcher, reference):

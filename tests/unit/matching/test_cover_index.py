@@ -3,14 +3,15 @@
 from random import Random
 
 import pytest
+from hardening.contracts.reference_cover_index import ReferenceCoverIndex
+from hardening.support.strategies_model import conjunctions, exact_conjunctions, predicates
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import UsageError
-from tidings.matching.cover_index import CoverIndex, CoverScan
+from tidings.matching.cover_index import CoverIndex
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
-from tidings.testing.strategies_model import conjunctions, exact_conjunctions, predicates
 
 filters = st.one_of(
     st.builds(lambda one: Predicate([one]), exact_conjunctions),
@@ -19,7 +20,7 @@ filters = st.one_of(
 )
 
 
-def answers(index: CoverIndex[int] | CoverScan[int], asked: Predicate) -> list[list[int]]:
+def answers(index: CoverIndex[int] | ReferenceCoverIndex[int], asked: Predicate) -> list[list[int]]:
     found = [list(index.covering(asked)), list(index.covered_by(asked)), list(index.intersecting(asked))]
     return [sorted(one) for one in found]
 
@@ -27,7 +28,7 @@ def answers(index: CoverIndex[int] | CoverScan[int], asked: Predicate) -> list[l
 @given(st.lists(filters, max_size=12), st.lists(filters, max_size=4), st.data())
 def test_agrees_with_the_scan(kept: list[Predicate], asked: list[Predicate], data: st.DataObject) -> None:
     index: CoverIndex[int] = CoverIndex()
-    scan: CoverScan[int] = CoverScan()
+    scan: ReferenceCoverIndex[int] = ReferenceCoverIndex()
     for number, one in enumerate(kept):
         index.add(number, one)
         scan.add(number, one)
@@ -63,7 +64,7 @@ def random_filter(rng: Random) -> Predicate:
 def test_agrees_with_the_scan_when_branches_have_grown(seed: int) -> None:
     rng = Random(seed)
     index: CoverIndex[int] = CoverIndex()
-    scan: CoverScan[int] = CoverScan()
+    scan: ReferenceCoverIndex[int] = ReferenceCoverIndex()
     known: dict[int, Predicate] = {}
     for number in range(700):
         known[number] = random_filter(rng)

@@ -3,13 +3,14 @@
 from random import Random
 
 import pytest
+from hardening.contracts.codec import random_message, random_predicate
+from hardening.contracts.reference_matrix import as_numbers
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidings.errors import UsageError
 from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.kernel.encoder import MessageEncoder
-from tidings.kernel.matrix import as_numbers
 from tidings.matching.categories import Demand, Grade, PlainGrade, canonical, equals, exists
 from tidings.matching.encoding import MESSAGE_ELEMENTS_MAX, Encoding, choose, minimal_sets, uncovered
 from tidings.matching.graded import GradedGrade
@@ -18,7 +19,6 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Conjunction, Predicate
 from tidings.model.values import Kind, Untyped, Value, equal
-from tidings.testing.contracts.codec import random_message, random_predicate
 
 GRADES: list[Grade] = [PlainGrade(), GradedGrade(), GradedGrade(pieces_max=1), GradedGrade(pieces_max=40)]
 NAMES = ["n", "s", "@topic", "JMSPriority", "JMSType"]

@@ -5,13 +5,15 @@ from random import Random
 
 import numpy as np
 import pytest
+from hardening.contracts.matcher import change, check_matcher, random_message
+from hardening.contracts.reference_matcher import ReferenceMatcher
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tidings.errors import CodecError, UsageError
 from tidings.kernel.codec import MessageBatch, encode_messages
-from tidings.matching import IndexedMatcher, LinearMatcher, Matcher, ScanMatcher, per_message
+from tidings.matching import IndexedMatcher, LinearMatcher, Matcher, per_message
 from tidings.matching.workload import Workload
 from tidings.model.codec import encode_predicate
 from tidings.model.constraint import Constraint, Op
@@ -19,10 +21,8 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.model.values import Value
-from tidings.testing import check_matcher
-from tidings.testing.contracts.matcher import change, random_message
 
-MATCHERS = [ScanMatcher, LinearMatcher, IndexedMatcher]
+MATCHERS = [ReferenceMatcher, LinearMatcher, IndexedMatcher]
 
 
 def batch_of(*properties: Mapping[str, Value]) -> MessageBatch:
@@ -46,7 +46,7 @@ class Changes(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.matcher, self.reference = IndexedMatcher(), ScanMatcher()
+        self.matcher, self.reference = IndexedMatcher(), ReferenceMatcher()
         self.known: set[int] = set()
 
     @rule(rng=st.randoms(use_true_random=False), times=st.integers(1, 10))
@@ -147,7 +147,7 @@ def test_a_changed_list_reaches_remembered_values() -> None:
 
 def test_equal_numbers_of_different_types_match_alike() -> None:
     """5 and 5.0 are remembered apart, and every change must reach both."""
-    matcher, reference = IndexedMatcher(), ScanMatcher()
+    matcher, reference = IndexedMatcher(), ReferenceMatcher()
     batch = batch_of({"a": 5}, {"a": 5.0}, {"a": 6.0}, {"a": True}, {"a": "5"}, {"a": 2**53 + 1}, {"a": 2.0**53})
     constraints = [Constraint("a", op, value) for op in (Op.EQ, Op.NE, Op.LE, Op.GT) for value in (5, 5.0, 5.5, 2**53)]
     constraints += [
@@ -171,7 +171,7 @@ def test_equal_numbers_of_different_types_match_alike() -> None:
 @settings(max_examples=12, deadline=None)
 def test_lone_bounds_come_and_go_while_values_are_remembered(rng: Random) -> None:
     """Few bounds on a line are copied into what is remembered of a value, many are not; both ways, again and again."""
-    matcher, reference = IndexedMatcher(), ScanMatcher()
+    matcher, reference = IndexedMatcher(), ReferenceMatcher()
     values: tuple[Value, ...] = (0, 1, 1.0, 2.5, -1, 7, 7.0, 0.1, 2**53, 2**53 + 1, "a", "abcdx", "abcdy", True)
     batch = batch_of(*({"a": value, "b": rng.choice(values)} for value in values), {"b": 1}, {})
     known: list[int] = []
@@ -202,7 +202,7 @@ def test_names_and_texts_of_every_length() -> None:
         *(f"{'t' * (size - 1)}{letter}" for size in sizes for letter in "xy"),
         *(f"u{'t' * 17}{c}" for c in "xy"),
     ]
-    matcher, reference = IndexedMatcher(), ScanMatcher()
+    matcher, reference = IndexedMatcher(), ReferenceMatcher()
     for id, text in enumerate(texts):
         for one in (matcher, reference):
             one.add(id, Predicate.of(Constraint(names[id % len(names)], Op.EQ, text)))

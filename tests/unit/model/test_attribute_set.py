@@ -1,4 +1,5 @@
 import pytest
+from hardening.support.strategies_model import boundary_values, exact_constraints, text_constraints, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,7 +8,6 @@ from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Conjunction
 from tidings.model.value_set import Key, contains, key_of, prefix_end
 from tidings.model.values import Untyped
-from tidings.testing.strategies_model import boundary_values, exact_constraints, text_constraints, texts
 
 on_x = st.lists(st.one_of(text_constraints(st.just("x")), exact_constraints(st.just("x"))), min_size=1, max_size=4)
 

@@ -2,13 +2,13 @@ import pickle
 from typing import Any
 
 import pytest
+from hardening.support.strategies_model import constraints, values
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import UsageError
 from tidings.model.constraint import Constraint, Op
 from tidings.model.values import Value
-from tidings.testing.strategies_model import constraints, values
 
 
 @given(constraints, st.one_of(st.none(), values))

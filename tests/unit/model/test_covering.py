@@ -2,15 +2,7 @@ import math
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from tidings.model.constraint import Constraint, Op
-from tidings.model.covering import covers, intersects, satisfiable
-from tidings.model.like import topic_matches
-from tidings.model.predicate import Conjunction, Predicate
-from tidings.model.values import Value
-from tidings.testing.strategies_model import (
+from hardening.support.strategies_model import (
     attributes_near,
     boundary_values,
     conjunctions,
@@ -19,6 +11,14 @@ from tidings.testing.strategies_model import (
     topic_patterns,
     uniform_conjunctions,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidings.model.constraint import Constraint, Op
+from tidings.model.covering import covers, intersects, satisfiable
+from tidings.model.like import topic_matches
+from tidings.model.predicate import Conjunction, Predicate
+from tidings.model.values import Value
 
 
 def holding(conjunction: Conjunction, name: str, candidates: list[Value | None]) -> list[Value | None]:

@@ -1,11 +1,11 @@
 import re
 
 import pytest
+from hardening.support.strategies import patterns, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.model.like import Pattern, topic_matches
-from tidings.testing.strategies import patterns, texts
 
 ESCAPES = st.sampled_from((None, "\\", "a", "%", "_"))
 

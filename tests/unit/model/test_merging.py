@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from hardening.support.strategies_model import attributes_near, exact_constraints, predicates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +10,6 @@ from tidings.model.constraint import Constraint, Op
 from tidings.model.merging import express, merge
 from tidings.model.predicate import Predicate
 from tidings.model.value_set import Cuts, cuts, union
-from tidings.testing.strategies_model import attributes_near, exact_constraints, predicates
 
 one_name = exact_constraints(st.just("x"))
 

@@ -2,13 +2,13 @@ import math
 from typing import Any
 
 import pytest
+from hardening.support.strategies_model import messages
 from hypothesis import given
 
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
-from tidings.testing.strategies_model import messages
 
 TOPIC = Destination("ticks.xyz")
 

@@ -2,12 +2,12 @@ import pickle
 from itertools import pairwise
 
 import pytest
+from hardening.support.strategies_model import message_ids
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId, MessageIdSource
-from tidings.testing.strategies_model import message_ids
 
 
 @given(message_ids, message_ids)

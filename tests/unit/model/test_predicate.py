@@ -2,6 +2,7 @@ import pickle
 from random import Random
 
 import pytest
+from hardening.support.strategies_model import attribute_maps, constraints, predicates
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,6 @@ from tidings.errors import UsageError
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Conjunction, Predicate
 from tidings.model.values import Value
-from tidings.testing.strategies_model import attribute_maps, constraints, predicates
 
 POSITIVE = Constraint("a", Op.GT, 0)
 

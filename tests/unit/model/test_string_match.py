@@ -1,12 +1,12 @@
 from itertools import product
 
+from hardening.support.strategies_model import text_constraints, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidings.model.constraint import Constraint, Op
 from tidings.model.string_match import contradictory, implies, prefix_excluded, prefix_implies, read, topic_covers
 from tidings.model.value_set import contains, key_of
-from tidings.testing.strategies_model import text_constraints, texts
 
 TEXTS = ["".join(one) for n in range(6) for one in product("ab.", repeat=n)] + ["%", "_", "\\", "a\\", "%a", "_b"]
 on_x = text_constraints(st.just("x"))

@@ -2,6 +2,7 @@ import math
 from itertools import pairwise
 
 import pytest
+from hardening.support.strategies_model import boundary_values, exact_constraints, numbers, texts, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,6 @@ from tidings.model.value_set import (
     union,
 )
 from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
-from tidings.testing.strategies_model import boundary_values, exact_constraints, numbers, texts, values
 
 sets = exact_constraints(st.just("x")).map(cuts)
 

@@ -2,6 +2,7 @@ import math
 from enum import IntEnum, StrEnum
 
 import pytest
+from hardening.support.strategies_model import operands, values
 from hypothesis import given
 
 from tidings.errors import UsageError
@@ -18,7 +19,6 @@ from tidings.model.values import (
     reading,
     sort_key,
 )
-from tidings.testing.strategies_model import operands, values
 
 
 class Number(IntEnum):

@@ -10,9 +10,9 @@ import pytest
 
 from tidings.errors import StoreError
 from tidings.model.tables import ATTACHMENTS, RUNS, Table
+from tidings.segments.arrow_schema import arrow_schema
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import Segment, read_segment, segments
-from tidings.segments.schema import arrow_schema
 from tidings.segments.writer import SegmentWriter
 
 ROW = {"broker": 3, "incarnation": 1, "kind": "subscriber", "peer": "audit", "ms": 1000, "attached": True}

@@ -13,9 +13,9 @@ import pytest
 
 from tidings.errors import StoreError, UsageError
 from tidings.model.tables import ATTACHMENTS, HISTORIES, TABLES, Table, Type
+from tidings.segments.arrow_schema import arrow_schema
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import read_rows, segments
-from tidings.segments.schema import arrow_schema
 from tidings.segments.writer import SegmentWriter
 
 CHANGE = {"broker": 3, "incarnation": 1, "kind": "subscriber", "peer": "audit", "ms": 1000, "attached": True}

@@ -21,8 +21,8 @@ from tidings.node.network.settings import NetworkSettings
 from tidings.node.requests import Advertise, Request, Unadvertise
 from tidings.overlay import effects as fx
 from tidings.overlay.topology.graph import Graph
-from tidings.routing.bdrp import scheme as bdrp
-from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_advertisement
+from tidings.routing.bdrp.advertisement import Change, encode_advertisement
+from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.bdrp.scheme import BdrpOptions
 from tidings.routing.control.flood import FloodOptions
 from tidings.routing.control.messages import FloodItem, Topic, Version
@@ -149,6 +149,21 @@ def test_under_covering_subscriptions_of_a_broker_may_travel_as_one() -> None:
     brokers.unsubscribe(high)
     brokers.calendar.run(until=7000)
     assert known() == 0
+
+
+@pytest.mark.parametrize("cover", [False, True])
+def test_under_covering_advertisements_that_others_cover_need_not_be_told(cover: bool) -> None:
+    brokers = line(scheme="covering", advertise=("ticks.>", "ticks", "ticks.a"), cover_advertisements=cover)
+    subscriber = brokers.subscribe(3, "x = 1")
+    assert subscriber is not None
+    brokers.calendar.run(until=3000)
+    third: Any = brokers.broker(3)
+    known = third.network.scheme.machine.advertisements
+    assert len(known) == (5 if cover else 9), "its own three, and of the others what those of a neighbour do not cover"
+    brokers.publish(1, {"x": 1}, persistent=False)
+    brokers.calendar.run(until=4000)
+    brokers.collect()
+    assert sum(subscriber.got.values()) == 1
 
 
 def test_under_covering_clients_advertise_what_they_publish() -> None:
@@ -466,9 +481,9 @@ def test_messages_of_one_moment_have_ids_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("vectors", [True, False])
-def test_who_wants_more_than_can_be_told_misses_nothing(vectors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bdrp, "WHOLE_BYTES_MAX", 16)
-    brokers = line(encoding=InterestEncoding(Encoding(), vectors=vectors))
+def test_who_wants_more_than_can_be_told_misses_nothing(vectors: bool) -> None:
+    little = BdrpOptions(first_bytes_max=16)
+    brokers = line(encoding=InterestEncoding(Encoding(), vectors=vectors), bdrp=little)
     subscribers = [brokers.subscribe(3, f"x = {number}") for number in range(4)]
     brokers.calendar.run(until=3000)
     for number in range(5):

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pytest
+from hardening.machines.unicast_adapter import UnicastAdapter
 
 from tidings.overlay.effects import ControlMessage, Report, Router, SetTimer
 from tidings.routing.effects import HandOver, Send
 from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.sim.calendar import Calendar
 from tidings.sim.harness import Adapter, Harness, each_to_each
-from tidings.sim.unicast import UnicastAdapter
 
 
 @dataclass(frozen=True, slots=True)

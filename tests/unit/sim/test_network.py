@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tidings.overlay.topology.generate import line
 from tidings.overlay.topology.space import plane
 from tidings.sim.calendar import Calendar
-from tidings.sim.network import PhysicalNetwork
+from tidings.sim.network import PhysicalNetwork, PhysicalWire
 from tidings.sim.paths import flat
 
 
@@ -45,7 +45,7 @@ def test_packets_queue_for_bandwidth_hop_by_hop() -> None:
     post = Post(latency_ms=10, bandwidth_bytes_s=10_000)  # 100 bytes take 10 ms
     for name in "abc":
         post.send(name)
-    assert post.network.wire(1, 2).queued_ms(0.0) == 30
+    assert post.network.wire(1, 2).free_at == 30
     post.send("back", source=3, target=1)  # the other direction is free
     post.calendar.run()
     assert dict(post.arrived) == {"a": 40, "back": 40, "b": 50, "c": 60}
@@ -98,7 +98,7 @@ def test_hosts_and_partitions_are_separate_reasons() -> None:
 def test_points_have_a_wire_for_each_pair_and_faults_older_than_it_count() -> None:
     points = plane(4, Random(1))
     calendar = Calendar()
-    network = PhysicalNetwork.of_points(calendar, points)
+    network = PhysicalNetwork(calendar, lambda a, b: (a, b), lambda a, b: PhysicalWire(points.latency_ms(a, b)))
     network.lose_host(3)
     times: list[float] = []
     network.send(0, 1, 10, lambda: times.append(calendar.now))

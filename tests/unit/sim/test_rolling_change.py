@@ -14,7 +14,8 @@ from tidings.matching.graded import GradedGrade
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay.topology.graph import Graph
 from tidings.routing.bdrp import scheme
-from tidings.routing.bdrp.interests import InterestEncoding, decode_advertisement
+from tidings.routing.bdrp.advertisement import decode_advertisement
+from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.sim.brokers import Brokers
 from tidings.sim.faults import Crash, Reconfigure, Restart, inflict
 
@@ -124,7 +125,7 @@ class AnyForm(bytes):
 def believing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of any form are compared with messages."""
     real = decode_advertisement
-    monkeypatch.setattr(scheme, "decode_advertisement", lambda data: (AnyForm(), real(data)[1]))
+    monkeypatch.setattr(scheme, "decode_advertisement", lambda data: real(data)._replace(form=AnyForm()))
 
 
 @pytest.mark.usefixtures("believing")

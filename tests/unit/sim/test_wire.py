@@ -5,7 +5,9 @@ from random import Random
 from typing import Any, get_args
 
 import pytest
-from hardening.simulate.mutants import MUTANTS, Mutant, first_noticed, planted
+from hardening.simulate.fault_plans import combined_faults
+from hardening.simulate.mutants import MUTANTS
+from hardening.simulate.planting import Mutant, first_noticed, planted
 from hardening.simulate.run import run
 from hardening.simulate.scenario import LINK
 from hardening.simulate.wire import WireWorld
@@ -18,7 +20,7 @@ from tidings.overlay.topology.generate import ring
 from tidings.overlay.topology.graph import Graph
 from tidings.sim.broker import SimBroker, Sizes
 from tidings.sim.brokers import Brokers
-from tidings.sim.faults import Crash, CutLink, Freeze, Restart, Thaw, combined_faults, inflict
+from tidings.sim.faults import Crash, CutLink, Freeze, Restart, Thaw, inflict
 from tidings.sim.stomp_client import StompClient, stomp_frame
 
 GROUP = 10

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 
 namespace tidings {
 

@@ -12,7 +12,7 @@ namespace tidings {
 struct Attribute {
     std::string_view name;
     Value value;
-    uint64_t name_hash;  // hash_name(name) of codec.hpp
+    uint64_t name_hash;  // hash_name(name) of message_reader.hpp
     uint64_t hash;       // of the pair: hash_value(value, name_hash); equal values of one name have equal hashes
 };
 

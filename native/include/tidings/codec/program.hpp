@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tidings/codec/attribute_finder.hpp"
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 #include "tidings/codec/predicate.hpp"
 
 namespace tidings {
@@ -175,7 +175,7 @@ public:
         return evaluate(attributes, budget);
     }
 
-    // Bits of the derived attributes (codec.hpp) that the program names.
+    // Bits of the derived attributes (message_reader.hpp) that the program names.
     uint8_t derived() const { return derived_; }
 
 private:

@@ -35,10 +35,6 @@ public:
     size_t end() const { return static_cast<size_t>(end_ - origin_); }
     size_t left() const { return static_cast<size_t>(end_ - at_); }
     bool done() const { return at_ == end_; }
-    uint8_t peek() const {
-        need(1);
-        return static_cast<uint8_t>(*at_);
-    }
 
     uint8_t u8() { return fixed<uint8_t>(); }
     uint16_t u16() { return fixed<uint16_t>(); }

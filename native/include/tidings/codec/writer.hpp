@@ -1,11 +1,11 @@
-// Writes what reader.hpp and codec.hpp read. Bytes are appended to a string that the caller owns and reuses.
+// Writes what reader.hpp and message_reader.hpp read. Bytes are appended to a string that the caller owns and reuses.
 #pragma once
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
 
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 
 namespace tidings {
 

@@ -35,7 +35,6 @@ public:
     Antichain() = default;
 
     size_t size() const { return index_.size(); }
-    size_t active_size() const { return active_.size(); }
 
     bool has(uint32_t row) const { return find(row) != none; }
 

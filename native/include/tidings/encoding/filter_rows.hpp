@@ -1,12 +1,14 @@
 // Rows that are exact filters: per router predicates as subscriptions have them; which routers have one that a message
 // satisfies? They stand beside encoded rows, for subscriptions whose filter is smaller or that the encoding would widen
-// (src/tidings/routing/bdrp/interests.py).
+// (src/tidings/routing/bdrp/interests.py). A router advertises in parts, and while it restarts a row may be in two of
+// them: each row is counted.
 //
 // As bytes such a row is a byte that counts the zeros at its end (0 or 1), the predicate, and these zeros: they keep
-// its length from being a multiple of 8, by which encoded rows are known.
+// its length from being a multiple of 8, by which encoded rows are known. These bytes are not kept, for there may be a
+// million: a row is known by a 128-bit hash of them under a secret seed. Beside the matcher a row takes some 50 bytes.
 #pragma once
+#include <algorithm>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,39 +45,36 @@ public:
         const NormalForm normal(read);
     }
 
-    bool empty() const { return routers_.size() == 0; }
+    bool empty() const { return size() == 0; }
     size_t size() const { return index_.size(); }
-    bool has(uint32_t router) const { return routers_.find(router) != RouterRanks::none; }
     uint8_t derived() const { return matcher_.derived(); }
-    void list_routers(std::vector<uint32_t>& out) const { routers_.list_all(out); }
 
-    // True if the row was new to the router.
-    bool add(uint32_t router, std::string_view row) {
-        uint32_t id = find(row);
-        const uint32_t known = routers_.find(router);
-        if (id != none && known != RouterRanks::none && holds(known, id)) return false;
-        if (id == none) id = new_row(row);
-        const uint32_t slot = routers_.slot_of(router);
-        if (slots_.size() < routers_.slots_end()) slots_.resize(routers_.slots_end());
-        rows_[id].routers.push(slot);
-        slots_[slot].insert(id, [](uint32_t one) { return mix64(one); });
-        return true;
+    // Once more.
+    void add(uint32_t router, std::string_view row) {
+        const Fingerprint print = fingerprint(row);
+        uint32_t id = find(print);
+        if (id == none) id = new_row(print, row);
+        rows_[id].routers.push(routers_.slot_of(router));
     }
 
+    // Once less; false if the router does not have it.
     bool remove(uint32_t router, std::string_view row) {
-        const uint32_t slot = routers_.find(router), id = find(row);
-        if (slot == RouterRanks::none || id == none || !holds(slot, id)) return false;
-        slots_[slot].erase(id, [](uint32_t one) { return mix64(one); });
-        leave(id, slot);
-        if (slots_[slot].size() == 0) drop(router);
+        const uint32_t slot = routers_.find(router), id = find(fingerprint(row));
+        if (slot == RouterRanks::none || id == none || !holds(id, slot)) return false;
+        rows_[id].routers.remove(slot);
+        release(id);
         return true;
     }
 
+    // Takes as long as there are rows.
     bool drop(uint32_t router) {
         const uint32_t slot = routers_.find(router);
         if (slot == RouterRanks::none) return false;
-        slots_[slot].each([&](uint32_t id) { leave(id, slot); });
-        slots_[slot] = IdTable();
+        for (uint32_t id = 0; id < rows_.end(); ++id) {
+            if (!holds(id, slot)) continue;
+            while (holds(id, slot)) rows_[id].routers.remove(slot);
+            release(id);
+        }
         routers_.erase(router);
         return true;
     }
@@ -90,48 +89,52 @@ public:
     }
 
 private:
+    struct Fingerprint {
+        uint64_t low, high;
+        bool operator==(const Fingerprint&) const = default;
+    };
     struct Row {
-        std::string bytes;
-        RouterList routers;  // slots
+        Fingerprint print{0, 0};
+        RouterList routers;  // slots, those that have it several times several times
     };
 
-    bool holds(uint32_t slot, uint32_t id) const {
-        return slots_[slot].find(mix64(id), [id](uint32_t one) { return one == id; }) != none;
+    bool holds(uint32_t id, uint32_t slot) const {
+        const RouterList& routers = rows_[id].routers;
+        return std::find(routers.begin(), routers.end(), slot) != routers.end();
     }
 
-    uint64_t hash(std::string_view row) const { return hash64(row, seed_); }
+    Fingerprint fingerprint(std::string_view row) const { return {hash64(row, seed_), hash64(row, mix64(seed_ + 1))}; }
 
-    uint32_t find(std::string_view row) const {
-        return index_.find(hash(row), [&](uint32_t id) { return rows_[id].bytes == row; });
+    uint32_t find(const Fingerprint& print) const {
+        return index_.find(print.low, [&](uint32_t id) { return rows_[id].print == print; });
     }
 
-    uint32_t new_row(std::string_view row) {
-        uint32_t id = static_cast<uint32_t>(rows_.size());
-        if (!free_.empty()) id = free_.back();
-        matcher_.add(id, predicate(row));  // may refuse it: nothing has changed yet
-        if (free_.empty()) rows_.emplace_back();
-        else free_.pop_back();
-        rows_[id].bytes = row;
-        index_.insert(id, [&](uint32_t one) { return hash(rows_[one].bytes); });
+    uint32_t new_row(const Fingerprint& print, std::string_view row) {
+        const uint32_t id = rows_.take();
+        try {
+            matcher_.add(id, predicate(row));
+        } catch (...) {  // refused: nothing has changed
+            rows_.release(id);
+            throw;
+        }
+        rows_[id].print = print;
+        index_.insert(id, [&](uint32_t one) { return rows_[one].print.low; });
         return id;
     }
 
-    void leave(uint32_t id, uint32_t slot) {
-        rows_[id].routers.remove(slot);
+    // If no router has it any more.
+    void release(uint32_t id) {
         if (rows_[id].routers.size()) return;
-        index_.erase(id, [&](uint32_t one) { return hash(rows_[one].bytes); });
+        index_.erase(id, [&](uint32_t one) { return rows_[one].print.low; });
         matcher_.remove(id);
-        rows_[id] = Row();
-        free_.push_back(id);
+        rows_.release(id);
     }
 
     uint64_t seed_;
     Matcher matcher_;
-    std::vector<Row> rows_;
-    std::vector<uint32_t> free_;
-    IdTable index_;  // of rows by their bytes
+    Pages<Row> rows_;  // by id
+    IdTable index_;    // of rows by their fingerprints
     RouterRanks routers_;
-    std::vector<IdTable> slots_;  // each router's rows
     Column<uint32_t> matched_;
     std::vector<uint64_t> marks_;
 };

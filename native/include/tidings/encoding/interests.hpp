@@ -53,7 +53,6 @@ public:
         filters_->drop(router);
     }
 
-    size_t filter_count() const { return filters_->size(); }
     // The derived attributes that messages must be decoded with.
     uint8_t derived() const { return filters_->derived(); }
 

@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 #include "tidings/forwarding/event_form.hpp"
 #include "tidings/forwarding/output.hpp"
 #include "tidings/forwarding/read_ahead.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 
 namespace tidings {
 

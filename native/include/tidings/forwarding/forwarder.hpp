@@ -404,7 +404,6 @@ private:
                                       entry.payload};
         if (out_.tracker()) out_.tracker()->published(entry.message.id, now_ms);
         deliver(entry, publication, now_ms);
-        out_.stats.count_grade(matched_.size());
         bool elsewhere = false;  // whether another broker's subscribers want it
         if (network_ && entry.message.typed()) {
             network_->enter_event(entry.message, number, now_ms);

@@ -22,16 +22,7 @@ struct ForwarderStats {
     uint64_t unmatched = 0, expired = 0, dropped_link = 0, pushed_back = 0;
     std::array<uint64_t, drop_reasons.size()> dropped{};  // for subscribers, by reason
     uint64_t feeds = 0, writes = 0;  // blocks of bytes that came from sockets, and that went to them
-    // Sums of powers of the replication grade, the sinks a message matched: what the moments of its distribution need.
-    double grades = 0, grade_squares = 0, grade_cubes = 0;
     TopicMeter by_destination;
-
-    void count_grade(size_t matched) {
-        const auto grade = static_cast<double>(matched);
-        grades += grade;
-        grade_squares += grade * grade;
-        grade_cubes += grade * grade * grade;
-    }
 };
 
 }  // namespace tidings

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 #include "tidings/codec/predicate.hpp"
 #include "tidings/matching/column.hpp"
 #include "tidings/matching/hash_index.hpp"

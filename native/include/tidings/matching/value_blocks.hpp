@@ -261,7 +261,6 @@ public:
         while (table_.attribute(attribute).first_block != none) drop(table_.attribute(attribute).first_block);
     }
 
-    Limits& limits() { return limits_; }
     size_t size() const { return count_; }
     size_t bytes() const { return blocks_.bytes() + payload_bytes_ + slots_.capacity() * sizeof(Slot); }
 

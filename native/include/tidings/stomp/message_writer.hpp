@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 #include "tidings/stomp/send.hpp"
 
 namespace tidings {

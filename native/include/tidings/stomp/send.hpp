@@ -313,10 +313,10 @@ private:
             return true;
         };
         bool queue = true, temporary = false;
-        if (take("/topic/")) queue = false;
+        if (take("/topic/") || take("topic://") || take("topic:")) queue = false;
         else if (take("/temp-topic/")) queue = false, temporary = true;
         else if (take("/temp-queue/")) temporary = true;
-        else if (!take("/queue/"))
+        else if (!take("/queue/") && !take("queue://") && !take("queue:"))
             refuse("E_STOMP_DESTINATION", "a destination begins with /topic/, /queue/, /temp-topic/ or /temp-queue/",
                    0);
         name.assign(temporary ? state.temporary : std::string_view()).append(text);

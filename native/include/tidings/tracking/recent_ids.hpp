@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tidings/codec/codec.hpp"
+#include "tidings/codec/message_reader.hpp"
 #include "tidings/support/error.hpp"
 
 namespace tidings {

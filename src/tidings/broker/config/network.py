@@ -19,6 +19,7 @@ from tidings.overlay.link.machine import LinkOptions
 from tidings.routing.bdrp.interests import InterestEncoding, key_proof
 from tidings.routing.bdrp.scheme import BdrpOptions
 from tidings.routing.covering.policies import POLICIES
+from tidings.routing.covering.selective import SelectiveOptions
 from tidings.routing.hermes import HermesOptions
 from tidings.routing.registry import SCHEMES
 from tidings.routing.unicast.protocol import COST_MAX
@@ -28,6 +29,7 @@ CONGESTIONS = ("drop", "push-back")
 ENCODINGS = ("graded", "elements", "vectors", "graded-vectors")
 _ENCODING, _LINK = Encoding(), LinkOptions()
 _NETWORK = NetworkSettings(router=1)
+_SELECTIVE = SelectiveOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,34 @@ class NetworkTable:
     )
     merge: bool = setting(
         _NETWORK.merge, "with covering: merge subscriptions of this broker whose union is a single filter"
+    )
+    cover_advertisements: bool = setting(
+        _NETWORK.cover_advertisements, "with covering: do not tell neighbours of advertisements that others cover"
+    )
+    pruning_phi: float = setting(
+        _SELECTIVE.phi,
+        "with the policy selective: similarity of traffic from which a subscription is preserved instead of replaced; "
+        "1 less it bounds the share of publications in vain",
+        minimum=0,
+        maximum=1,
+    )
+    pruning_count_small: int = setting(
+        _SELECTIVE.count_small,
+        "likewise: nothing is preserved if no publication met more brokers with other subscribers to it",
+        minimum=0,
+        maximum=1 << 20,
+    )
+    pruning_window_ms: float = setting(
+        _SELECTIVE.window_age_ms, "likewise: the age to which deliveries are remembered", minimum=1, maximum=1e10
+    )
+    pruning_window_size: int = setting(
+        _SELECTIVE.window_size_max, "likewise: the most deliveries that are remembered", minimum=1, maximum=1 << 30
+    )
+    pruning_bucket_depth: float = setting(
+        _SELECTIVE.bucket_depth,
+        "likewise: publications in vain in a row after which a preserved subscription goes",
+        minimum=0,
+        maximum=1e9,
     )
     refresh_ms: float = setting(
         _NETWORK.hermes.refresh_ms,
@@ -231,6 +261,14 @@ class NetworkTable:
             policy=self.policy,
             advertise=self.advertise,
             merge=self.merge,
+            cover_advertisements=self.cover_advertisements,
+            selective=SelectiveOptions(
+                self.pruning_phi,
+                self.pruning_count_small,
+                self.pruning_window_ms,
+                self.pruning_window_size,
+                self.pruning_bucket_depth,
+            ),
             awaits_peers=bool(self.peers or self.join),
             unsynchronised=self.unsynchronised,
             hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),

@@ -64,11 +64,11 @@ class Checker:
             yield Problem(
                 (*at, "protocol"), f"{listener.protocol!r} is not a supported protocol", f"supported: {offered}"
             )
-        if listener.origins and "websocket" not in listener.protocol:
+        if listener.origins and "websocket" not in listener.protocol and listener.protocol != "http":
             yield Problem(
                 (*at, "origins"),
-                "origins apply to WebSocket listeners only",
-                'remove the key, or set protocol = "websocket" or "mqtt-websocket"',
+                "origins apply to listeners for web pages only",
+                'remove the key, or set protocol = "websocket", "mqtt-websocket" or "http"',
             )
         for place, origin in enumerate(listener.origins):
             if not ORIGIN.fullmatch(origin):

@@ -23,7 +23,7 @@ ACTIONS = ("slow", "refuse")
 OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace", "advertise", "define", "monitor")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
-PROTOCOLS = ("native", "stomp", "websocket", "amqp", "mqtt", "mqtt-websocket")
+PROTOCOLS = ("native", "stomp", "websocket", "amqp", "mqtt", "mqtt-websocket", "http")
 PORTS = {
     "native": 7300,
     "stomp": 61613,
@@ -31,6 +31,7 @@ PORTS = {
     "amqp": 5672,
     "mqtt": 1883,
     "mqtt-websocket": 8083,
+    "http": 8090,
 }  # of listeners that name none, by protocol
 SPOKEN = ("native", "stomp", "amqp", "mqtt")  # where no listener is configured: web pages need `origins`
 _LIMITS, _SETTINGS = BrokerLimits(), NodeSettings()
@@ -63,14 +64,14 @@ class ListenerTable:
     port: int = setting(
         PORTS["native"],
         "the port; 0: chosen by the system; not set: the protocol's own (stomp: 61613, websocket: 61614, amqp: 5672, "
-        "mqtt: 1883, mqtt-websocket: 8083)",
+        "mqtt: 1883, mqtt-websocket: 8083, http: 8090)",
         minimum=0,
         maximum=65535,
     )
     tls: bool = setting(False, "encrypt connections, with the certificate of [tls]")
     origins: tuple[str, ...] = setting(
         tuple,
-        'websocket, mqtt-websocket: origins of the web pages that may connect, as in "https://example.org"; "*": all',
+        'websocket, mqtt-websocket, http: origins of web pages that may connect, as in "https://example.org"; "*": all',
     )
 
 

@@ -18,6 +18,7 @@ from tidings.node.limits import BrokerLimits
 
 log = logging.getLogger("tidings.broker")
 
+BRISK_MS = 5_000  # who promised heartbeats this often is looked at several times a second
 EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
 
 
@@ -36,6 +37,7 @@ class ClientSockets:
         self.connections: dict[int, ClientConnection] = {}
         self.gateways: set[GatewayConnection] = set()  # those of them that have timers of their own
         self.beating: set[ClientConnection] = set()  # those that asked for heartbeats
+        self.brisk: set[ClientConnection] = set()  # those that promised frequent ones
         self.connection_limits = connection_limits
         self.closed = False  # new connections are refused
         self._forwarder, self._flushing = forwarder, flushing
@@ -61,6 +63,7 @@ class ClientSockets:
         finally:
             del self.connections[number], self._flushing.ends[number]
             self.beating.discard(connection)
+            self.brisk.discard(connection)
             connection.number = -1
             self.connection_limits.leave(connection.address)
             self._forwarder.close(number)
@@ -101,6 +104,8 @@ class ClientSockets:
         connection.heartbeat_ms, connection.beat_ms = effect.silence_ms, effect.beat_ms
         if effect.beat_ms:
             self.beating.add(connection)
+        if 0 < effect.silence_ms < BRISK_MS:
+            self.brisk.add(connection)
 
     def resume_reading(self, number: int) -> None:
         if (connection := self.connections.get(number)) is not None:
@@ -132,9 +137,11 @@ class ClientSockets:
         for gateway in list(self.gateways):
             gateway.alone(gateway.tick, now)
 
-    def check_silence(self, now: int, limits: BrokerLimits) -> None:
-        """About once a second: pings clients that were silent for long, and cuts off those silent for too long."""
-        for connection in list(self.connections.values()):
+    def check_silence(self, now: int, limits: BrokerLimits, *, brisk: bool = False) -> None:
+        """Pings clients that were silent for long, and cuts off those silent for too long.
+
+        About once a second; for those that promised frequent heartbeats (`brisk`) several times a second."""
+        for connection in list(self.brisk if brisk else self.connections.values()):
             connection.alone(self._check, connection, now, limits)
 
     def _check(self, connection: ClientConnection, now: int, limits: BrokerLimits) -> None:

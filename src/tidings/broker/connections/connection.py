@@ -23,6 +23,7 @@ TCP_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
 OUTPUT, WRITE = int(Flag.OUTPUT), int(Flag.OUTPUT | Flag.LEFT)
 
 BEAT_EARLY_MS = 500
+GRACE_MS = 1_000
 # Not every client sends heartbeats. One whose host is gone is noticed by TCP after two minutes: a minute of silence,
 # then four questions without an answer. Linux has these three; elsewhere the system's own times apply.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -258,7 +259,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         silent_ms = now - self.heard_ms
         if not self.heartbeat_ms or silent_ms <= self.heartbeat_ms:
             return Silence.NONE
-        return Silence.LONG if silent_ms <= 2 * self.heartbeat_ms else Silence.TOO_LONG
+        # A second of grace: the client's host and this one have other work too.
+        too_long = silent_ms > max(2 * self.heartbeat_ms, self.heartbeat_ms + GRACE_MS)
+        return Silence.TOO_LONG if too_long else Silence.LONG
 
     def beat_due(self, now: int) -> bool:
         """True if a heartbeat is due; to be called more often than heartbeats are asked for."""

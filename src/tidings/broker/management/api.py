@@ -6,9 +6,6 @@ users the host must be an address or localhost, so that no foreign name can be m
 """
 
 import asyncio
-import base64
-import binascii
-import ipaddress
 import json
 import logging
 
@@ -19,6 +16,7 @@ from tidings.broker.management.operations import OPERATIONS, PREFIX, Operation
 from tidings.broker.management.parameters import validated
 from tidings.broker.management.session import ManagementConnection, ManagementServices
 from tidings.errors import CodecError, ConnectionLostError, LimitError, SecurityError, StoreError, TidingsError
+from tidings.protocols.http.exchange import basic_credentials, is_address
 
 log = logging.getLogger("tidings.broker")
 
@@ -37,6 +35,7 @@ STATUS = {
     "E_NO_NETWORK": 404,
     "E_PEERS_WRITE": 503,
     "E_BROKER_UNKNOWN": 404,
+    "E_NOTHING_HELD": 409,
     "E_CONNECTION_UNKNOWN": 404,
     "E_DURABLE_BUSY": 409,
     "E_DURABLE_UNKNOWN": 404,
@@ -72,6 +71,7 @@ REMEDIES = {
     "E_PEERS_WRITE": "make the broker's data directory writable",
     "E_NO_NETWORK": "see docs/networks.md",
     "E_BROKER_UNKNOWN": "see /network for those that are known",
+    "E_NOTHING_HELD": "see `held` in /health: there is nothing to release",
     "E_DURABLE_BUSY": "end the subscriber first",
     "E_DURABLE_UNKNOWN": "list the durable subscriptions",
     "E_CONNECTION_UNKNOWN": "list the connections",
@@ -101,7 +101,7 @@ class ManagementApi:
         operation, path = _find(request)
         if request.method != "GET" and request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
             raise TidingsError("E_API_CONTENT_TYPE", f"the content type must be {JSON}")
-        user, password = _credentials(request.headers.get("authorization", ""))
+        user, password = basic_credentials(request.headers.get("authorization", ""))
         if not (user or request.certificate or self._control.guard().open):
             raise SecurityError("E_LOGIN", "authentication is missing")
         connection = ManagementConnection(self._services, request.address, request.certificate)
@@ -117,7 +117,7 @@ class ManagementApi:
         host, origin = request.headers.get("host", ""), request.headers.get("origin", "")
         if origin and origin.partition("://")[2] != host:
             raise SecurityError("E_API_ORIGIN", "requests from pages of other origins are refused")
-        if self._control.guard().open and host and not _is_address(host):
+        if self._control.guard().open and host and not is_address(host):
             raise SecurityError("E_API_ORIGIN", "a broker without users is managed by its address or as localhost only")
 
 
@@ -136,22 +136,6 @@ def _find(request: HttpRequest) -> tuple[Operation, dict[str, str]]:
     raise TidingsError("E_API_PATH", f"there is no {request.path[:100]}")
 
 
-def _credentials(header: str) -> tuple[str, str]:
-    """User and password of basic authentication; empty without."""
-    scheme, _, encoded = header.partition(" ")
-    if not header:
-        return "", ""
-    try:
-        if scheme.lower() != "basic":
-            raise ValueError
-        user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, ValueError):
-        raise SecurityError("E_LOGIN", "malformed header Authorization; use basic authentication") from None
-    if not colon or not user:
-        raise SecurityError("E_LOGIN", "malformed header Authorization; use basic authentication")
-    return user, password
-
-
 def _body(request: HttpRequest) -> object:
     if not request.body:
         return {}
@@ -159,21 +143,6 @@ def _body(request: HttpRequest) -> object:
         return json.loads(request.body)
     except (ValueError, RecursionError):
         raise TidingsError("E_API_BODY", "the body is not valid JSON") from None
-
-
-def _is_address(host: str) -> bool:
-    """
-    >>> [_is_address(host) for host in ("127.0.0.1:8700", "localhost", "[::1]:8700", "::1", "evil.example:8700")]
-    [True, True, True, True, False]
-    """
-    name = host if host.count(":") > 1 and not host.startswith("[") else host.rpartition(":")[0] or host
-    if name == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def error_page(error: TidingsError) -> HttpPage:

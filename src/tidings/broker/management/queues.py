@@ -10,7 +10,7 @@ from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.mailbox import MailboxKind
 from tidings.errors import UsageError
 from tidings.kernel.codec import decode_message
-from tidings.model.destination import Destination
+from tidings.model.destination import Destination, split_prefix
 from tidings.model.message_json import message_to_object
 from tidings.node.requests import Browse, CreateQueue, DeleteQueue, Move, Purge, Request
 
@@ -19,7 +19,10 @@ KINDS = {MailboxKind.QUEUE, MailboxKind.TEMPORARY}
 
 
 def _name(text: str) -> str:
-    return str(Destination.parse(f"queue:{text}"))
+    queue, name = split_prefix(text, plain_is_queue=True)
+    if not queue:
+        raise UsageError("E_DESTINATION_PREFIX", f"{text[:80]!r} is a topic, not a queue", position=0)
+    return str(Destination(name, True))
 
 
 async def find(call: Call) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from tidings.capacity.fitting import Measurement, choose
 from tidings.capacity.processing import Fitted, Load
 from tidings.capacity.sizing import SizingQuestion, plan_capacity
 from tidings.cli.demo.stage import Stage
+from tidings.cli.demo.theme import Theme
 from tidings.lab.execution import Execution
 from tidings.lab.experiment import Experiment, Measure
-from tidings.lab.samples import judge, of_rows
+from tidings.lab.run_verdict import judge, of_rows
 from tidings.lab.workloads import Parameter
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
@@ -63,15 +64,27 @@ def fit_and_predict(stage: Stage) -> None:
     stage.find("capacity model", f"{model.model.formula}, from {len(grid)} points")
     stage.find(f"prediction for {where}", found)
     answer = plan(stage, model)
-    formula = f"Time of the broker for one message: {model.model.formula}; {parameters}. r: copies that are sent."
-    texts = [formula, f"For {where}: {found}.", answer]
-    stage.section("Capacity", texts, stage.picture("capacity.svg", draw(grid, model, check)))
+    stage.highlight(f"{check.error:+.0%}", "error of a predicted capacity, measured afterwards")
+    texts = [
+        f"A broker was measured at {len(grid)} combinations of receivers and filters. From these a model of the "
+        f"processor time for one message was fitted: {model.model.formula}; {parameters}. r: number of copies sent.",
+        f"Then a combination that was not among them, {where}: {found}.",
+        "All rates are messages in a second of the broker's processor time, with short messages in large blocks: an "
+        "upper limit, not what clients that send one message at a time reach. tidings plan capacity --from-broker "
+        "answers for your own load.",
+        answer,
+    ]
+    caption = "Each point is a run. The closer to the diagonal, the better the model; the square was predicted first."
+    picture = stage.picture("capacity", lambda theme: draw(grid, model, check, theme), caption)
+    stage.section("How much does a broker carry?", texts, picture)
 
 
 def skip(stage: Stage, reason: str) -> None:
     stage.tell(f"not measured: {reason}")
     stage.find("capacity model", f"not measured: {reason}")
-    stage.section("Capacity", [f"Not measured: {reason}. `tidings lab run quick` measures properly."])
+    stage.section(
+        "How much does a broker carry?", [f"Not measured: {reason}. `tidings lab run quick` measures properly."]
+    )
 
 
 def measured(stage: Stage, name: str, vary: dict[str, list[Parameter]]) -> list[Measurement]:
@@ -112,15 +125,15 @@ def plan(stage: Stage, model: Fitted) -> str:
     return text
 
 
-def draw(points: Sequence[Measurement], model: Fitted, check: Check) -> Figure:
-    figure = Figure(figsize=(7, 4), layout="constrained")
+def draw(points: Sequence[Measurement], model: Fitted, check: Check, theme: Theme) -> Figure:
+    figure = Figure(figsize=(7.2, 3.8), layout="constrained")
     axes = figure.subplots()
     xs, ys = [one.received for one in points], [model.received(one.load) for one in points]
     axes.loglog(xs, ys, "o", label="fitted")
-    axes.loglog([check.measured], [check.predicted], "s", color="#c0392b", label="predicted, then measured")
+    axes.loglog([check.measured], [check.predicted], "s", color=theme.alarm, label="predicted, then measured")
     ends = [min(*xs, check.measured), max(*xs, check.measured)]
-    axes.loglog(ends, ends, color="#999999", linewidth=1)
-    axes.set(xlabel="measured, messages a second of processor time", ylabel="by the model")
+    axes.loglog(ends, ends, color=theme.muted, linewidth=1)
+    axes.set(xlabel="measured, messages in a second of processor time", ylabel="predicted by the model")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(EngFormatter(sep=" "))

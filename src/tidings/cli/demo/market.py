@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tidings.cli.demo import quotes
+from tidings.cli.demo.site_map import TITLES
 from tidings.cli.demo.sites import wait_for_interests
 from tidings.cli.demo.stage import Desk, Stage
 from tidings.client import connect
@@ -29,6 +30,7 @@ class Meter:
 
     times: list[float] = field(default_factory=list)
     counts: list[dict[str, dict[str, int]]] = field(default_factory=list)
+    whole: int = 0  # looks between which quotes were published all the time
 
     def look(self, stage: Stage) -> None:
         found = {}
@@ -69,11 +71,19 @@ def trade(stage: Stage) -> None:
     stage.find("market data", f"{published:,} quotes, {delivered:,} deliveries to {len(stage.desks)} desks, none amiss")
     share = copies / max(1, published * (len(stage.network.members) - 1))
     stage.find("content-based routing", f"{copies:,} copies between sites, {share:.0%} of what flooding would send")
+    stage.highlight(f"{delivered:,}", f"deliveries of {published:,} quotes: each to exactly the desks that want it")
+    stage.highlight(f"{share:.0%}", "of the copies between sites that sending everything everywhere would take")
     texts = [
-        f"{published:,} quotes from three exchanges; {len(stage.desks)} desks at four sites, each with a selector.",
-        f"Every desk got what its selector says, {delivered:,} deliveries. {copies:,} copies went between sites.",
+        f"Three exchanges publish {published:,} quotes. {len(stage.desks)} desks at four sites have selectors, such as "
+        f"{stage.desks[0].selector}. What each desk should get was computed apart, from the selectors alone: all got "
+        "that, and nothing else.",
+        f"{copies:,} copies went over links, {share:.0%} of what flooding would send: a quote goes to a site only if "
+        "somebody there wants it.",
     ]
-    stage.section("Market data", texts, stage.picture("rates.svg", draw(meter, list(stage.network.members))))
+    caption = f"Deliveries a second to the desks of each site, in steps of {LOOK_S:g} s, while quotes are published."
+    sites = list(stage.network.members)
+    picture = stage.picture("rates", lambda _: draw(meter, sites), caption)
+    stage.section("Every desk got what its selector says", texts, picture)
     wrong = [
         f"{desk.name} got {desk.received}, not {n}"
         for desk, n in zip(stage.desks, expected, strict=True)
@@ -95,6 +105,8 @@ async def _trade(stage: Stage, meter: Meter) -> None:
             while not all(one.done() for one in feeds):
                 await asyncio.to_thread(meter.look, stage)
                 live.update(meter.table(list(stage.network.members), len(meter.counts) - 2, "now"))
+                if not any(one.done() for one in feeds):
+                    meter.whole = len(meter.times)
                 await asyncio.sleep(LOOK_S)
             for one in feeds:
                 one.result()
@@ -158,13 +170,15 @@ def show_desks(stage: Stage, expected: list[int]) -> None:
 
 
 def draw(meter: Meter, sites: list[str]) -> Figure:
-    figure = Figure(figsize=(7, 4), layout="constrained")
+    """Steps between looks; the last, in which publishing ended, is not a whole one and left out."""
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     axes = figure.subplots()
-    times = [one - meter.times[0] for one in meter.times[1:]]
+    edges = [one - meter.times[0] for one in meter.times[: meter.whole]]
     for site in sites:
-        axes.plot(times, [meter.rate(site, "delivered", n - 1, n) for n in range(1, len(meter.times))], label=site)
-    axes.set(xlabel="seconds", ylabel="deliveries a second")
+        rates = [meter.rate(site, "delivered", n - 1, n) for n in range(1, len(edges))]
+        axes.stairs(rates, edges, baseline=None, linewidth=1.8, label=TITLES[site])
+    axes.set(xlabel="seconds since the first quote", ylabel="deliveries a second")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    axes.legend(ncols=len(sites), loc="lower center")
     return figure

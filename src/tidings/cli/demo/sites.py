@@ -3,8 +3,7 @@
 import time
 from collections.abc import Callable
 
-from matplotlib.figure import Figure
-
+from tidings.cli.demo.site_map import TITLES, TOPOLOGY, draw_map
 from tidings.cli.demo.stage import Stage
 from tidings.errors import TidingsError
 from tidings.localnet.member import Routing
@@ -12,17 +11,6 @@ from tidings.localnet.network import LocalNetwork, LocalOptions
 from tidings.localnet.ports import free_ports
 from tidings.overlay.topology.toml_format import from_toml
 
-TOPOLOGY = """
-nodes = ["london", "frankfurt", "newyork", "tokyo"]
-links = [
-    {between = ["london", "frankfurt"], latency_ms = 6},
-    {between = ["london", "newyork"], latency_ms = 35},
-    {between = ["frankfurt", "newyork"], latency_ms = 42},
-    {between = ["frankfurt", "tokyo"], latency_ms = 110},
-    {between = ["newyork", "tokyo"], latency_ms = 80},
-]
-"""
-PLACES = {"newyork": (0, 0), "london": (1, 1), "frankfurt": (2.2, 1), "tokyo": (3.2, 0)}  # not to scale
 WAIT_SECONDS = 60.0
 QUIET_SECONDS = 1.0  # several times what it takes from one end of the network to the other
 
@@ -41,8 +29,13 @@ def start_network(stage: Stage) -> None:
     stage.find(
         "network", f"{len(graph)} brokers, {len(list(graph.edges()))} links, all routes known in {seconds:.1f} s"
     )
-    text = "Four broker processes on this machine. Links hold back what they carry, one way, as long as they say."
-    stage.section("The network", [text], stage.picture("network.svg", draw()))
+    texts = [
+        "Each site has a broker, a process of its own on this machine. Links hold back what they carry, one way, for "
+        "the time that is written on them. No broker has the whole network in its configuration: each names its "
+        f"neighbours, and all routes were known {seconds:.1f} s after the start."
+    ]
+    caption = f"{', '.join(TITLES.values())} and their links, with latencies. Not to scale."
+    stage.section("Four sites, one network", texts, stage.picture("network", draw_map, caption))
 
 
 def wait_for(condition: Callable[[], object], complaint: str, seconds: float = WAIT_SECONDS) -> None:
@@ -73,19 +66,3 @@ def wait_for_interests(network: LocalNetwork, sites: set[str]) -> None:
         )
 
     wait_for(known, "the brokers do not learn what others want")
-
-
-def draw() -> Figure:
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
-    axes = figure.subplots()
-    for edge in from_toml(TOPOLOGY).edges():
-        (x1, y1), (x2, y2) = PLACES[str(edge.a)], PLACES[str(edge.b)]
-        axes.plot([x1, x2], [y1, y2], color="#7a8fa6", zorder=1)
-        middle = ((x1 + x2) / 2, (y1 + y2) / 2)
-        axes.annotate(f"{edge.latency_ms:g} ms", middle, fontsize=8, ha="center", va="center", backgroundcolor="white")
-    for name, (x, y) in PLACES.items():
-        axes.scatter([x], [y], s=120, color="#1f5f8b", zorder=2)
-        axes.annotate(name, (x, y + 0.15), ha="center", weight="bold")
-    axes.margins(0.1, 0.25)
-    axes.set_axis_off()
-    return figure

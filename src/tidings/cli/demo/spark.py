@@ -3,13 +3,14 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from matplotlib.figure import Figure
 
 from tidings.cli.demo import quotes
 from tidings.cli.demo.stage import Stage
@@ -48,6 +49,7 @@ def analyse(stage: Stage) -> None:
             matched = run.result("matches").read(run.spark).selectExpr("sum(matches)").collect()[0][0]
             traced = run.result("traces").read(run.spark).count()
             paths = run.result("paths").read(run.spark).collect()
+            grades = {row["grade"]: row["messages"] for row in run.result("grades").read(run.spark).collect()}
     except UsageError as error:
         if error.code != "E_JAVA":
             raise
@@ -64,9 +66,27 @@ def analyse(stage: Stage) -> None:
     )
     stage.find("Spark: replay of the archive", f"{matched:,} matches, as many as were delivered")
     shutil.copytree(stage.work / "warehouse" / "report", stage.output / "pipeline", dirs_exist_ok=True)
-    pictures = [f"pipeline/{one.name}" for one in sorted((stage.output / "pipeline").glob("*.svg"))]
-    texts = [f"{about}. Matched again in Spark, the archived quotes give {matched:,} deliveries, as happened."]
-    stage.section("What Spark finds in the records", texts, *pictures)
+    texts = [
+        f"The brokers' histories and an archive of the quotes were read by Spark jobs. {about}: where each message "
+        "went, as tidings trace says it for one.",
+        f"Matched again with the desks' selectors, the archived quotes give {matched:,} deliveries: "
+        "as many as happened.",
+    ]
+    caption = "Quotes by the number of desks that got them, from the archive matched again."
+    picture = stage.picture("receivers", lambda _: draw(grades), caption)
+    page = ("pipeline/index.html", "The pipeline's own report: throughput, models, replication, traces")
+    stage.section("The whole day again, with Spark", texts, picture, more=page)
+
+
+def draw(grades: Mapping[int, int]) -> Figure:
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.bar(list(grades), list(grades.values()))
+    axes.set(xlabel="desks that got the quote", ylabel="quotes")
+    axes.set_xticks(sorted(grades))
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    return figure
 
 
 @contextmanager

@@ -1,15 +1,16 @@
 """State shared by the steps of the demo: the console, the folders, the network and the findings.
 
-A step is a function of the stage. It adds findings, which become the summary, and sections, which become the page.
+A step is a function of the stage. It adds findings, which become the summary; highlights and sections, which become
+the page.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from matplotlib.figure import Figure
 from rich.console import Console
 
+from tidings.cli.demo.theme import Drawing, save
 from tidings.localnet.network import LocalNetwork
 from tidings.model.message import Message
 
@@ -41,12 +42,29 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Highlight:
+    """A large figure at the head of the page."""
+
+    figure: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawing in the output folder, in both themes; the caption says what it shows."""
+
+    name: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page: text in paragraphs, then pictures, which are files in the output folder."""
+    """A part of the page: text in paragraphs, then pictures."""
 
     title: str
     paragraphs: tuple[str, ...]
-    pictures: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    more: tuple[str, str] | None = None  # a page to go on reading: its place, and what it is
 
 
 @dataclass(slots=True)
@@ -68,6 +86,7 @@ class Stage:
     desks: list[Desk] = field(default_factory=list)
     published: list[Message] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    highlights: list[Highlight] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     running: LocalNetwork | None = None
 
@@ -85,13 +104,18 @@ class Stage:
     def tell(self, text: str) -> None:
         self.console.print(text, highlight=False)
 
-    def section(self, title: str, paragraphs: Sequence[str], *pictures: str) -> None:
-        self.sections.append(Section(title, tuple(paragraphs), pictures))
+    def highlight(self, figure: str, about: str) -> None:
+        self.highlights.append(Highlight(figure, about))
 
-    def picture(self, name: str, figure: Figure) -> str:
-        """Keep a figure; returns its name for a section."""
-        figure.savefig(self.output / name)
-        return name
+    def section(
+        self, title: str, paragraphs: Sequence[str], *pictures: Picture, more: tuple[str, str] | None = None
+    ) -> None:
+        self.sections.append(Section(title, tuple(paragraphs), pictures, more))
+
+    def picture(self, name: str, drawing: Drawing, caption: str) -> Picture:
+        """Keep a drawing, in all themes."""
+        save(drawing, self.output, name)
+        return Picture(name, caption)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,16 @@ def show_matching(stage: Stage) -> None:
     last = points[-1]
     found = f"{last.indexed_us:.1f} µs a message, {last.linear_us / last.indexed_us:.0f} times faster than a scan"
     stage.find(f"matching against {last.conjunctions:,} conjunctions", found)
-    text = "Time to match one message against all subscriptions, with the index and by looking at each in turn."
-    stage.section("Matching", [text], stage.picture("matching.svg", draw(points)))
+    stage.highlight(f"{last.indexed_us:.1f} µs", f"to match a message against {last.conjunctions:,} conditions")
+    texts = [
+        "A subscriber states a selector, such as stock = 'XYZ' AND price > 20. For each message the broker must find "
+        "all whose selector holds. An index over attributes and values makes that nearly independent of their number.",
+        f"At {last.conjunctions:,} conditions the index is {last.linear_us / last.indexed_us:,.0f} times as fast as "
+        "looking at each.",
+    ]
+    caption = "Processor time for matching one message, by number of conditions. Both axes are logarithmic."
+    picture = stage.picture("matching", lambda _: draw(points), caption)
+    stage.section("From a message to its subscribers", texts, picture)
 
 
 def show_selectors(stage: Stage) -> None:
@@ -91,9 +99,9 @@ def draw(points: list[Point]) -> Figure:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     sizes = [point.conjunctions for point in points]
-    axes.loglog(sizes, [point.linear_us for point in points], "o--", label="scan")
-    axes.loglog(sizes, [point.indexed_us for point in points], "o-", label="index")
-    axes.set(xlabel="conjunctions", ylabel="µs a message")
+    axes.loglog(sizes, [point.indexed_us for point in points], "o-", label="with the index")
+    axes.loglog(sizes, [point.linear_us for point in points], "o--", label="each in turn")
+    axes.set(xlabel="conditions (conjunctions of selectors)", ylabel="processor time, µs a message")
     axes.grid(visible=True, which="both", alpha=0.3)
     axes.legend()
     return figure

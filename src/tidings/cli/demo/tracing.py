@@ -3,13 +3,13 @@
 import asyncio
 
 from tidings.cli.demo import quotes
+from tidings.cli.demo.site_map import TITLES, Way, draw_map
 from tidings.cli.demo.stage import Stage
 from tidings.cli.trace import as_tree
 from tidings.client import connect
 from tidings.errors import TidingsError
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
-from tidings.tracking.draw.svg import to_svg
 from tidings.tracking.query.path import Path
 
 
@@ -28,11 +28,27 @@ def trace_message(stage: Stage) -> None:
         [hop.probability for hop in path.hops] + [one.probability for hop in path.hops for one in hop.subscribers]
     )
     sure = f"wrong with probability {worst:.0e} at most" if worst else "certain: of so few messages ids are listed"
-    found = f"brokers {', '.join(str(hop.broker) for hop in path.hops)}, {len(got)} receivers; each statement is {sure}"
+    way = way_of(stage, path)
+    passed = ", ".join(TITLES[site] for site in stage.network.members if site in way.sites)
+    found = f"published in {TITLES[way.origin]}, passed {passed}; {len(got)} receivers; each statement is {sure}"
     stage.find("trace of one message", found)
-    (stage.output / "trace.svg").write_text(to_svg(path))
-    texts = [f"Message {message.id}, asked at {site} ({names}). It reached {found}."]
-    stage.section("Where a message went", texts, "trace.svg")
+    about = ", ".join(f"{name} = {value!r}" for name, value in message.properties.items())
+    texts = [
+        "Every broker keeps a compact history of the ids of messages: what was published, passed on and delivered. So "
+        "any broker can be asked later where a message went. "
+        f"{TITLES[site]} was asked about one of the quotes ({about}).",
+        f"It reached {len(got)} receivers at {len(way.receivers)} sites. Each statement is {sure}.",
+    ]
+    caption = f"The way of message {message.id}, from the brokers' histories."
+    picture = stage.picture("trace", lambda theme: draw_map(theme, way), caption)
+    stage.section("Where did this message go?", texts, picture)
+
+
+def way_of(stage: Stage, path: Path) -> Way:
+    names = {member.router: name for name, member in stage.network.members.items()}
+    links = tuple((names[hop.sender], names[hop.broker]) for hop in path.hops if hop.sender in names)
+    receivers = {names[hop.broker]: len(hop.subscribers) for hop in path.hops if hop.subscribers}
+    return Way(names[path.hops[0].broker], links, receivers)
 
 
 def choose(stage: Stage) -> tuple[Message, set[str]]:

@@ -8,7 +8,7 @@ from tidings.cli.json_text import found_json
 from tidings.cli.queue.management import Json, ManagementAccess, ManagementClient, manages
 
 group = typer.Typer(no_args_is_help=True, help="List, create, browse, purge, move and delete queues.")
-Name = Annotated[str, typer.Argument(help="The queue's name, with or without the prefix queue:.")]
+Name = Annotated[str, typer.Argument(help="The queue's name, with or without `queue:`.")]
 Tags = Annotated[list[int] | None, typer.Option("--tag", help="Only the message with this tag; may be repeated.")]
 
 
@@ -43,7 +43,7 @@ def show(name: Name, json: Json = False, *, access: ManagementAccess) -> None:
 
     Example: tidings queue show orders
     """
-    found = access.open().ask("GET", "queues", _bare(name))
+    found = access.open().ask("GET", "queues", name)
     typer.echo(found_json(found) if json else _line(found))
 
 
@@ -54,7 +54,7 @@ def create(name: Name, json: Json = False, *, access: ManagementAccess) -> None:
 
     Example: tidings queue create orders
     """
-    found = access.open().ask("POST", "queues", body={"name": _bare(name)})
+    found = access.open().ask("POST", "queues", body={"name": name})
     verb = "created" if found["created"] else "exists already:"
     typer.echo(found_json(found) if json else f"{verb} {found['queue']}")
 
@@ -76,7 +76,7 @@ def browse(
     client, after, left, more = access.open(), "", count, True
     while more and left > 0:
         query = {"limit": min(left, 256), "selector": selector, "after": after}
-        page = client.ask("GET", "queues", _bare(name), "messages", query=query)
+        page = client.ask("GET", "queues", name, "messages", query=query)
         for one in page["items"]:
             typer.echo(found_json(one) if json else _message(one))
         left, after, more = left - len(page["items"]), page["next"], page["more"]
@@ -89,7 +89,7 @@ def purge(name: Name, tag: Tags = None, json: Json = False, *, access: Managemen
 
     Example: tidings queue purge orders
     """
-    _count(access.open(), json, "purged", _bare(name), "purge", {"messages": tag or []})
+    _count(access.open(), json, "purged", name, "purge", {"messages": tag or []})
 
 
 @group.command()
@@ -106,8 +106,8 @@ def move(
 
     Example: tidings queue move dead-letters orders
     """
-    body = {"target": _bare(target), "messages": tag or []}
-    _count(access.open(), json, "moved", _bare(name), "move", body)
+    body = {"target": target, "messages": tag or []}
+    _count(access.open(), json, "moved", name, "move", body)
 
 
 @group.command()
@@ -126,17 +126,13 @@ def delete(
     Example: tidings queue delete orders --force
     """
     query = {"force": str(force).lower()}
-    found = access.open().ask("DELETE", "queues", _bare(name), query=query)
+    found = access.open().ask("DELETE", "queues", name, query=query)
     typer.echo(found_json(found) if json else f"deleted {found['queue']} with {found['count']} messages")
 
 
 def _count(client: ManagementClient, json: bool, verb: str, name: str, action: str, body: dict[str, Any]) -> None:
     found = client.ask("POST", "queues", name, action, body=body)
     typer.echo(found_json(found) if json else f"{verb} {found['count']} messages")
-
-
-def _bare(name: str) -> str:
-    return name.removeprefix("queue:")
 
 
 def _line(queue: dict[str, Any]) -> str:

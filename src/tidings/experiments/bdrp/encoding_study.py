@@ -33,7 +33,8 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.model.values import Value
-from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_change
+from tidings.routing.bdrp.advertisement import Change, encode_change
+from tidings.routing.bdrp.interests import InterestEncoding
 
 BITS = (256, 512, 1024, 2048, 4096)
 PIECES = (1, 2, 4, 8)

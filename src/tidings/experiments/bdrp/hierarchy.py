@@ -17,7 +17,7 @@ from tidings.matching.workload import Workload
 from tidings.model.predicate import Predicate
 from tidings.overlay.topology.generate import random_tree
 from tidings.overlay.topology.graph import Graph, shortest_tree
-from tidings.routing.bdrp.interests import elements
+from tidings.routing.bdrp.elements import elements
 from tidings.routing.effects import Router
 from tidings.sim.hierarchy import Hierarchy, HierarchyLayout
 

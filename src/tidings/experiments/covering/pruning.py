@@ -44,6 +44,7 @@ from tidings.routing.covering.messages import (
     FilterId,
 )
 from tidings.routing.covering.policies import make_policy
+from tidings.routing.covering.selective import SelectiveOptions
 from tidings.sim.covering import CoveringNetwork
 from tidings.sim.service import ServiceModel
 
@@ -69,6 +70,7 @@ class PruningOptions:
     clustered: bool = False
     probes: int = 300
     probe_after_s: float = 600.0
+    phi: float = SelectiveOptions().phi
     service: ServiceModel = field(default_factory=ServiceModel)
 
 
@@ -104,7 +106,10 @@ class _Experiment:
         self.result = PruningResult(options)
         self.rng = Random(options.seed)
         self.network = CoveringNetwork(
-            brokers_55(), lambda: make_policy(options.policy), service=options.service, on_hand=self.on_hand
+            brokers_55(),
+            lambda: make_policy(options.policy, SelectiveOptions(phi=options.phi)),
+            service=options.service,
+            on_hand=self.on_hand,
         )
         self.calendar = self.network.calendar
         self.sent_at: dict[bytes, float] = {}

@@ -35,21 +35,24 @@ def tier(router: int) -> str:
     return "core" if router in CORE else "inner" if router in INNER else "edge"
 
 
-def brokers_55(latency_ms: float = 1.0) -> Graph:
+LATENCY_MS = 1.0  # of each link
+
+
+def brokers_55() -> Graph:
     graph = Graph()
     for core in CORE[:-1]:
-        graph.add(core, core + 1, latency_ms)
+        graph.add(core, core + 1, LATENCY_MS)
     for publisher in PUBLISHERS:
-        graph.add(CORE[-1], publisher, latency_ms)
+        graph.add(CORE[-1], publisher, LATENCY_MS)
     inner, edges = iter(INNER), iter(SUBSCRIBERS)
     for core, hosts in zip(CORE, EDGES_EACH, strict=True):
         upper = next(inner)
-        graph.add(core, upper, latency_ms)
+        graph.add(core, upper, LATENCY_MS)
         for count in hosts:
             lower = next(inner)
-            graph.add(upper, lower, latency_ms)
+            graph.add(upper, lower, LATENCY_MS)
             for _ in range(count):
-                graph.add(lower, next(edges), latency_ms)
+                graph.add(lower, next(edges), LATENCY_MS)
     return graph
 
 

@@ -17,6 +17,7 @@ def broken(sweep: PruningSweep, rows: Rows) -> list[str]:
         PruningSweep.unsubscriptions: lambda: _false(_of_unsubscriptions(rows)),
         PruningSweep.degree: lambda: _false(_of_degrees(rows)),
         PruningSweep.clustered: lambda: _false(_of_clusters(rows)),
+        PruningSweep.phi: lambda: _false(_of_phis(rows)),
     }
     return statements[sweep]()
 
@@ -102,6 +103,18 @@ def _of_clusters(rows: Rows) -> dict[str, bool]:
         "clustered, selective has hardly any congestion": 20 * selective.queue_max < active.queue_max,
         "selective gains more in tables than where scattered": active.table_after / selective.table_after
         > scattered["active"].table_after / scattered["selective"].table_after,
+    }
+
+
+def _of_phis(rows: Rows) -> dict[str, bool]:
+    """The settings are values of φ, ascending: what selective pruning bears in vain, and what it says for that."""
+    results = [one["selective"] for one in rows.values()]
+    messages = [sum(one.nrs_messages.values()) for one in results]
+    return {
+        "everybody gets the same probes": len({one.probes_handed for one in results}) == 1,
+        "less is in vain than 1 - φ": all(vain_share(one) <= 1 - one.options.phi + 0.001 for one in results),
+        "a greater φ brings no more in vain": vain_share(results[-1]) <= vain_share(results[0]) + 0.001,
+        "and costs messages": messages[-1] >= messages[0],
     }
 
 

@@ -23,6 +23,8 @@ PAIR = ("active", "selective")
 FOUR = ("active", "lazy", "packing", "selective")
 ALL = ("none", *FOUR)
 DEGREES = (10, 20, 30, 40, 50)
+PHIS = (0.5, 0.7, 0.9, 0.95, 1.0)
+POLICIES_OF = {"policies": ALL, "phi": PAIR[1:]}  # of a sweep; of others PAIR
 
 AnyOptions: TypeAlias = PruningOptions | MobileOptions
 AnyResult: TypeAlias = PruningResult | MobileResult
@@ -33,6 +35,7 @@ class PruningSweep(StrEnum):
     unsubscriptions = "unsubscriptions"
     degree = "degree"
     clustered = "clustered"
+    phi = "phi"
     mobile = "mobile"
 
 
@@ -52,7 +55,7 @@ def runs_of(sweep: PruningSweep, scale: float, seed: int, hours: float) -> list[
             for name in PAIR
         ]
     default = default_options(scale, seed)
-    names = ALL if sweep is PruningSweep.policies else PAIR
+    names = POLICIES_OF.get(sweep.value, PAIR)
     settings = _settings(sweep, default).items()
     return [
         SweepRun(setting, replace(default, policy=name, **changes)) for setting, changes in settings for name in names
@@ -66,6 +69,8 @@ def _settings(sweep: PruningSweep, base: PruningOptions) -> Mapping[str, Mapping
         return {str(one): {"unsubscriptions": one, "unsubscribe_ms": whole_ms / one} for one in counts}
     if sweep is PruningSweep.degree:
         return {str(degree): {"degree": degree} for degree in DEGREES}
+    if sweep is PruningSweep.phi:
+        return {str(phi): {"phi": phi} for phi in PHIS}
     if sweep is PruningSweep.clustered:
         return {"scattered": {}, "clustered": {"clustered": True}}
     return {"": {}}

@@ -34,6 +34,7 @@ LINKS = ((1, 2), (2, 3), (3, 4), (4, 5), (4, 6), (3, 7))
 PUBLISHER, SUBSCRIBERS = "1", ("5", "6", "7")
 X_MAX, NARROW = 1000, 600
 WAIT_SECONDS, SAMPLE_SECONDS = 300.0, 0.25
+CALM_SAMPLES = 8  # alike: nothing changes any more
 TOGETHER = 100  # subscriptions that wait for their receipts at the same time
 CONTROL = ("subscribes", "controls")
 
@@ -207,9 +208,9 @@ def _control(seen: dict[str, Any]) -> int:
     return sum(seen["scheme"].get(name, 0) for name in CONTROL)
 
 
-def _calm(timeline: list[tuple[float, int, int]], samples: int = 8) -> bool:
+def _calm(timeline: list[tuple[float, int, int]]) -> bool:
     """True if the last samples are alike."""
-    return len(timeline) >= samples and len({control for _, control, _ in timeline[-samples:]}) == 1
+    return len(timeline) >= CALM_SAMPLES and len({control for _, control, _ in timeline[-CALM_SAMPLES:]}) == 1
 
 
 def _last_change(timeline: list[tuple[float, int, int]]) -> float:

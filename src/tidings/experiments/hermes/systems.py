@@ -22,7 +22,8 @@ from tidings.model.event_type import EventType
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.overlay.topology.graph import Graph, shortest_tree
-from tidings.routing.bdrp.interests import InterestEncoding, LocalInterests
+from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.routing.covering.messages import (
     AdvertisementId,
     CoveringAdvertise,

@@ -4,15 +4,15 @@ The broken connection may not have ended here yet, and what was sent by it may b
 from the first message that is sent again on, whatever else comes from that publisher, by whichever connection, may
 have been sent before.
 
-A broker may crash between the write and the receipt. So the messages that it stored last, of those that still wait,
-count as recent when it starts. What its consumers had acknowledged before is not known: sent again, it is stored again,
-marked as perhaps seen.
+A broker may crash between the write and the receipt. So the messages that it stored last count as recent when it
+starts, those included that its consumers have acknowledged: the store keeps them for a while. What was stored before
+those is not known: sent again, it is stored again, marked as perhaps seen.
 """
 
 from collections.abc import Iterable
 
 from tidings.delivery.mailbox import DURABLE
-from tidings.delivery.store import Recovered
+from tidings.delivery.store import Recovered, Store
 from tidings.errors import StoreError
 from tidings.kernel.recent_ids import RecentIds
 from tidings.node.encoded_message import ID
@@ -30,10 +30,10 @@ class PublishDedup:
         self.duplicates = 0
         self._moved: dict[bytes, None] = {}  # publishers that have gone on by another connection, the oldest first
 
-    def recover(self, messages: Iterable[bytes]) -> None:
-        """These were stored by an earlier process, and wait."""
-        for message in messages:
-            self.recent.add(message[ID])
+    def recover(self, message_ids: Iterable[bytes]) -> None:
+        """These were stored by an earlier process."""
+        for message_id in message_ids:
+            self.recent.add(message_id)
 
     def perhaps(self, message_id: bytes, said: bool) -> bool:
         """True if a message may have been sent before; `said`: its frame says so."""
@@ -55,13 +55,11 @@ class PublishDedup:
         return safe
 
 
-def recent_seqs(recovered: Recovered) -> list[int]:
-    """The messages for clients that were stored last, of those that wait."""
-    seqs: set[int] = set()
-    for box in recovered.mailboxes:
-        if box.kind in _KINDS:
-            seqs.update(recovered.waiting[box.mailbox].seqs[-RECENT_MAX:])
-    return sorted(seqs)[-RECENT_MAX:]
+def recent_ids(store: Store, recovered: Recovered) -> list[bytes]:
+    """Of the messages for clients that were stored last. A mailbox that is gone was one of theirs."""
+    others = {box.mailbox for box in recovered.mailboxes if box.kind not in _KINDS}
+    found = store.recent(RECENT_MAX, ID.stop)
+    return [one.head[ID] for one in found if len(one.head) == ID.stop and not others.issuperset(one.mailboxes)]
 
 
 def copy_refused() -> StoreError:

@@ -15,7 +15,7 @@ from tidings.model.selector.program import run
 from tidings.node.network.network import Network
 from tidings.node.network.store_and_forward import UNKNOWN
 from tidings.overlay.effects import Router
-from tidings.routing.bdrp.filters import is_filter, predicate_of
+from tidings.routing.bdrp.filter_rows import is_filter, predicate_of
 from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.message_views import batch_of
 
@@ -39,14 +39,15 @@ def _destination(network: Network, matching: "_Matching", router: Router) -> dic
     hop = network.unicast.next_hop(router)
     link = None if hop is None else network.links.link(hop)
     rows = network.scheme.predicates.get(router, set())
-    found = [text for row in islice(rows, ROWS_MAX) if (text := matching.text(row))]
+    texts = (text for row in islice(rows, ROWS_MAX) if (text := matching.text(row)))
+    found = list(islice(texts, SHOWN_MAX))
     return {
         "router": router,
         "next_hop": hop,
         "distance": network.unicast.distance(router),
         "fate": "no_route" if link is None else "sent",
         "rows": len(rows),
-        "because": found[:SHOWN_MAX],
+        "because": found,
     }
 
 
@@ -56,7 +57,7 @@ class _Matching:
     def __init__(self, encoding: InterestEncoding, message: bytes) -> None:
         self._encoding = encoding
         self._attributes = batch_of(message).attributes(0)
-        self._carried: frozenset[int | bytes] | None = None
+        self._carried: frozenset[int] | None = None
         with suppress(UsageError):  # too large to be encoded: it is sent to every broker with an encoded row
             self._carried = encoding.carried(encoding.encoding.message_elements(self._attributes))
 

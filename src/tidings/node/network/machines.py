@@ -48,6 +48,8 @@ def make_machines(
         settings.policy,
         settings.advertise,
         settings.merge,
+        settings.cover_advertisements,
+        settings.selective,
         settings.hermes,
         lambda key: None if pan is None else pan.next_hop(key),
         lambda: pan is not None and pan.pan.joined,

@@ -48,6 +48,7 @@ from tidings.node.network.pan_links import PanLinks
 from tidings.node.network.relay_inbox import RelayInbox, waiting_report
 from tidings.node.network.scheme_forwarding import SchemeForwarding
 from tidings.node.network.settings import Dials, NetworkSettings
+from tidings.node.network.store_age import StoreAge
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import CongestionTable, NetworkTables
 from tidings.node.observed_plane import InterestChange
@@ -56,6 +57,7 @@ from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
 from tidings.overlay.pan.machine import TIMER as PAN_TIMER
 from tidings.overlay.pan.messages import Changed, PanAnswered, PanArrived, Unanswered
+from tidings.routing.bdrp.parts import topic_of
 from tidings.routing.control.codec import decode
 from tidings.routing.control.messages import (
     Congested,
@@ -64,8 +66,8 @@ from tidings.routing.control.messages import (
     FloodItem,
     FloodSummary,
     SchemeMessage,
+    StoreMarks,
     Taken,
-    Topic,
 )
 from tidings.routing.control.pan_codec import SCHEME as PAN
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
@@ -96,11 +98,11 @@ class Network:
         plane.join(settings.shape())
         self._plane, self._rng = plane, rng
         self.clock = LinkClock()
-        self._channels = LinkChannels(plane)
+        self._channels, self._notes = LinkChannels(plane), NetworkNotes()
         self.congestion = CongestionTable(plane, settings, backpressure, self._channels)
-        self._notes = NetworkNotes(settings.encoding)
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self.first_sync = FirstSync(plane, settings, store_and_forward)
+        self.store_age = StoreAge()
         self._arrange(incarnation)
         self.relay_inbox = RelayInbox(
             store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
@@ -140,6 +142,7 @@ class Network:
         before = noted_incarnation(recovered.notes)
         if self.incarnation <= before:
             self._arrange(before + 1)
+        self.store_age.recover(recovered.notes)
         self.store_and_forward.recover(recovered)
         self.event_custody.recover(recovered)
         self.held_copies.recover(recovered, new=INCARNATION_NOTE not in recovered.notes)
@@ -149,9 +152,11 @@ class Network:
                 self.scheme_forwarding.events.own(chain)
         remembered = list(noted_interests(recovered.notes))
         self.first_sync.recover(recovered.notes, remembers=bool(remembered))
-        for router, interests in remembered:
-            for known in (interests, None):  # known, and not heard of for now
-                self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, router, True, known)))
+        for router, part, payloads in remembered:
+            for number, payload in enumerate(payloads):
+                self._routed(self.scheme.learn(now, Deliver(topic_of(part), router, number == 0, payload)))
+        for router in {router for router, _, _ in remembered}:  # known, and not heard of for now
+            self._routed(self.scheme.learn(now, Deliver(topic_of(0), router, True, None)))
 
     def incarnation_note(self) -> Note:
         """The next life is later than this one, and than whoever spoke in its name."""
@@ -303,7 +308,7 @@ class Network:
 
     def note_interests(self, journal: Journal) -> None:
         """Write down which interests of other brokers changed: before a batch leaves, and about once a second."""
-        self._notes.note_interests(journal, self.scheme.predicates)
+        self._notes.note_interests(journal, self.scheme.payloads)
 
     def tick(self, now_ms: int, journal: Journal) -> None:
         """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
@@ -318,6 +323,9 @@ class Network:
         self.relay_inbox.tick()
         self.store_and_forward.forget_silent(now_ms, 2 * self.settings.bdrp.retain_ms)
         self.out += self.held_copies.tick(self.clock.now)
+        if self.store_age.tick(self.clock.now, journal, self.store_and_forward.last_seq):
+            for peer in self._channels.peers:
+                self._channels.say(peer, self.store_age.marks(peer))
         self.note_interests(journal)
         self.congestion.change()
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
@@ -360,8 +368,6 @@ class Network:
                 case fx.CloseLink(connection=connection):
                     self.out.append(effect)
                     self._forget_connection(connection)
-                case fx.PushBack() | fx.ReleaseLink():
-                    pass  # the plane keeps the books of what it sends
                 case fx.Dial() | fx.Authenticate() | fx.SetTimer() | fx.Report():
                     self.out.append(effect)
                 case _:
@@ -372,6 +378,7 @@ class Network:
         assert link is not None
         self._channels.link(peer, link.connection)
         self.store_and_forward.link_up(peer)
+        self._channels.say(peer, self.store_age.marks(peer))
         self.neighbour_changes.append((True, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_up(self.clock.now, peer))
@@ -404,6 +411,9 @@ class Network:
                 self.store_and_forward.taken(peer, tags)
             case Congested(routers=routers):
                 self.congestion.heard(self.clock.now, peer, routers)
+            case StoreMarks():
+                if self.store_age.heard(peer, message):
+                    self.out.append(self.store_and_forward.store_is_old(peer))
             case Datagram():
                 self.datagrams.arrived(message)
             case SchemeMessage(scheme=scheme, payload=payload) if scheme == PAN and self.pan is not None:

@@ -15,6 +15,7 @@ from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.bdrp.scheme import BdrpOptions
 from tidings.routing.control.flood import FloodOptions
 from tidings.routing.covering.policies import POLICIES
+from tidings.routing.covering.selective import SelectiveOptions
 from tidings.routing.hermes import HermesOptions
 from tidings.routing.registry import SCHEMES, SchemeKind
 
@@ -48,6 +49,8 @@ class NetworkSettings:
     policy: str = "selective"  # of covering: what becomes of covered subscriptions
     advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
     merge: bool = False  # of covering: what clients of this broker ask for, joined where the union is one filter
+    cover_advertisements: bool = False  # of covering: neighbours are not told of advertisements that others cover
+    selective: SelectiveOptions = field(default_factory=SelectiveOptions)  # of covering with that policy
     awaits_peers: bool = False  # other brokers are expected, so one that knows none has yet to hear of them
     unsynchronised: str = "confirm"  # what becomes of persistent messages until then: hold, refuse, confirm
     hermes: HermesOptions = field(default_factory=HermesOptions)

@@ -33,13 +33,13 @@ class NetworkTables:
         if self._matches:
             self._plane.interest(router, [self._opened(row) for row in added], [self._opened(row) for row in removed])
         if not self._by_neighbour:
-            self._notes.interest(router, added, removed)
+            self._notes.interest(router)
 
     def forget(self, router: Router) -> None:
         if self._matches:
             self._plane.forget(router)
         if not self._by_neighbour:
-            self._notes.forget(router)
+            self._notes.interest(router)
             self._give_up(router)
 
     def routes(self, next_hops: Mapping[Router, Router]) -> None:

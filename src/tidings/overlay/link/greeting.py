@@ -58,13 +58,6 @@ class Pong(ControlMessage):
     sent_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class LinkCredit(ControlMessage):
-    """The receiver has dealt with this many bytes; the sender may send as many more."""
-
-    bytes_done: int
-
-
 def check(mine: Greeting, theirs: Greeting, expected: Router | None = None) -> Refuse | None:
     """Returns the reason why there can be no link with this peer, or None."""
     if theirs.version != mine.version:

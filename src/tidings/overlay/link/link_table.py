@@ -64,22 +64,3 @@ TRANSITIONS: dict[LinkState, dict[Trigger, LinkState]] = {
     LinkState.CLOSED: {},
 }
 LIVE = (LinkState.UP, LinkState.SUSPECT)
-
-
-def transitions_table() -> str:
-    """The machine as a Markdown table, for docs/networks.md."""
-    lines = ["| state | trigger | next |", "|---|---|---|"]
-    for state, row in TRANSITIONS.items():
-        lines += [f"| {state.name} | {trigger.name}: {trigger.value} | {to.name} |" for trigger, to in row.items()]
-    return "\n".join(lines)
-
-
-def transitions_diagram() -> str:
-    """The machine as a Mermaid state diagram; triggers between the same two states share an arrow."""
-    lines = ["stateDiagram-v2", "    [*] --> DOWN"]
-    for state, row in TRANSITIONS.items():
-        arrows: dict[LinkState, list[str]] = {}
-        for trigger, to in row.items():
-            arrows.setdefault(to, []).append(trigger.name)
-        lines += [f"    {state.name} --> {to.name}: {', '.join(names)}" for to, names in arrows.items()]
-    return "\n".join([*lines, "    CLOSED --> [*]"])

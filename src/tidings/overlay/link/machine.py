@@ -22,13 +22,12 @@ from math import inf
 from random import Random
 from typing import assert_never
 
-from tidings.errors import LimitError, UsageError
+from tidings.errors import UsageError
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import LinkEffect
 from tidings.overlay.link.greeting import (
     Goodbye,
     Greeting,
-    LinkCredit,
     LinkPing,
     Pong,
     Refuse,
@@ -37,7 +36,6 @@ from tidings.overlay.link.greeting import (
     shortcomings,
 )
 from tidings.overlay.link.link_table import LIVE, TRANSITIONS, LinkState, Trigger
-from tidings.overlay.link.send_window import SendQueue
 
 NUMBER = "E_LINK_NUMBER"  # a broker was refused since another one has its number
 SECRET, CERTIFICATE, TLS = "E_LINK_SECRET", "E_LINK_CERTIFICATE", "E_LINK_TLS"  # a peer cannot prove itself
@@ -89,8 +87,6 @@ class Link:
         self.connection = ""  # of the present attempt
         self.peer: Greeting | None = None
         self.latency_ms: float | None = None
-        self.queue = SendQueue()
-        self._consumed_bytes = 0
         self._greeting = replace(greeting, dial=0)
         self._rng = rng
         self._attempts = attempts or count(1)  # shared by all links of a broker, so that each has its own number
@@ -180,22 +176,6 @@ class Link:
         """Reports whether the peer has answered what it was asked at this time or later."""
         return self.state is LinkState.UP and self._proved_at >= since - 0.001  # pings tell whole microseconds
 
-    def enqueue(self, size_bytes: int) -> list[LinkEffect]:
-        """Enter a message into the books of the send queue; who brings messages is pushed back in time."""
-        assert self.peer is not None
-        before = self.queue.paused
-        if not self.queue.offer(size_bytes):
-            raise LimitError("E_LINK_QUEUE_FULL", f"{size_bytes} bytes do not fit in the queue to {self.peer.router}")
-        return [fx.PushBack(self.peer.router)] if self.queue.paused and not before else []
-
-    def consumed(self, size_bytes: int) -> list[LinkEffect]:
-        """Counts bytes from the peer that have been dealt with; grants credit by quarters of the window."""
-        self._consumed_bytes += size_bytes
-        if self.state not in LIVE or self._consumed_bytes < self.queue.window_bytes // 4:
-            return []
-        done, self._consumed_bytes = self._consumed_bytes, 0
-        return [fx.Transmit(self.connection, LinkCredit(done))]
-
     def step(self, now: float, told: fx.Input) -> list[LinkEffect]:
         match told:
             case fx.Timer():
@@ -239,9 +219,7 @@ class Link:
                 return [fx.Transmit(self.connection, Pong(message.sent_us))]
             case Pong() if live:
                 return self._done(self._answered(now, message))
-            case LinkCredit() if live:
-                return self._credited(message)
-            case Greeting() | Welcome() | LinkPing() | Pong() | LinkCredit():
+            case Greeting() | Welcome() | LinkPing() | Pong():
                 pass
             case _ if live:
                 assert self.peer is not None
@@ -297,12 +275,6 @@ class Link:
             self._due["dead"] = max(self._due["dead"], self._heard_at + self.options.dead_ms)
         return []
 
-    def _credited(self, message: LinkCredit) -> list[LinkEffect]:
-        assert self.peer is not None
-        before = self.queue.paused
-        self.queue.credited(message.bytes_done)
-        return [fx.ReleaseLink(self.peer.router)] if before and not self.queue.paused else []
-
     # States and deadlines.
 
     def _move(self, trigger: Trigger) -> None:
@@ -346,8 +318,6 @@ class Link:
         self._due = {}
         if self.dialled and self.state is LinkState.DOWN:
             self._due["dial"] = now + self._backoff(trigger)
-        self.queue = SendQueue()
-        self._consumed_bytes = 0
         self.latency_ms = None
         self.admitted = self._welcomed = False
         if not was_live:

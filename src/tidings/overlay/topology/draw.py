@@ -49,8 +49,8 @@ def _tree(graph: Graph, root: Node) -> list[str]:
     return lines
 
 
-def to_dot(graph: Graph, name: str = "topology") -> str:
-    lines = [f"graph {_quoted(name)} {{", "  node [shape=circle];"]
+def to_dot(graph: Graph) -> str:
+    lines = ['graph "topology" {', "  node [shape=circle];"]
     for node in graph:
         area = f" [group={graph.areas[node]}]" if node in graph.areas else ""
         lines.append(f"  {_quoted(node)}{area};")

@@ -28,9 +28,6 @@ class Edge:
     latency_ms: float = 1.0
     bandwidth_bytes_s: float | None = None
 
-    def other(self, node: Node) -> Node:
-        return self.b if node == self.a else self.a
-
 
 class Graph:
     def __init__(self) -> None:
@@ -176,29 +173,6 @@ def diameter(graph: Graph) -> int:
     if not is_connected(graph):
         raise UsageError("E_GRAPH_UNREACHABLE", "a graph in several parts has no diameter")
     return max((max(hops(graph, node).values()) for node in graph), default=0)
-
-
-def minimum_spanning_tree(graph: Graph) -> Graph:
-    """The tree (or forest) of least total latency; of equal edges the first added stays (Kruskal)."""
-    tree = Graph()
-    root: dict[Node, Node] = {}
-    for node in graph:
-        tree.add_node(node)
-        root[node] = node
-
-    def find(node: Node) -> Node:
-        while root[node] != node:
-            root[node] = root[root[node]]
-            node = root[node]
-        return node
-
-    for edge in sorted(graph.edges(), key=_latency):
-        a, b = find(edge.a), find(edge.b)
-        if a != b:
-            root[a] = b
-            tree.add(edge.a, edge.b, edge.latency_ms, edge.bandwidth_bytes_s)
-    tree.areas = dict(graph.areas)
-    return tree
 
 
 def spanning_tree_of(nodes: Sequence[Node], metric: Metric) -> Graph:

@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame
 
 from tidings.pipeline.run import JobOutcome, JobRun, parts_of
 from tidings.pipeline.schemas import COMPACTED, DAY, spark_schema
-from tidings.pipeline.storage import clean_table
-from tidings.segments.schema import arrow_schema
+from tidings.pipeline.stored_tables import clean_table
+from tidings.segments.arrow_schema import arrow_schema
 from tidings.segments.tracking import entry_row, row_entry
 from tidings.tracking.recording.compact import compact
 

@@ -13,7 +13,7 @@ from tidings.capacity.processing import Errors, Fitted, Load
 from tidings.errors import TidingsError
 from tidings.pipeline.run import JobOutcome, JobRun, parts_of
 from tidings.pipeline.schemas import RESULTS, spark_schema
-from tidings.segments.schema import arrow_schema
+from tidings.segments.arrow_schema import arrow_schema
 
 
 def fits(measured: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from tidings.model.tables import MESSAGES
 from tidings.pipeline.config import GenerateOptions
 from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import SUBSCRIPTIONS, spark_schema
-from tidings.segments.schema import arrow_schema
+from tidings.segments.arrow_schema import arrow_schema
 
 PIECE = 10_000  # items a task draws at a time
 

@@ -30,8 +30,8 @@ from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import DAY, DAY_OF
 from tidings.pipeline.segment_ranges import SegmentRanges
 from tidings.pipeline.segment_rows import ERROR, segment_rows
-from tidings.pipeline.storage import WHOLE, clean_table
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import WHOLE, clean_table
 from tidings.pipeline.table_state import Manifest
 from tidings.segments.names import SegmentName
 from tidings.segments.retention import marked_ms, marked_writer

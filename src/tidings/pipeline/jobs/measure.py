@@ -1,8 +1,8 @@
 """Job `measure`: judges every run by its own rules and averages the valid ones, with confidence intervals.
 
-The rules are the lab's (`tidings.lab.samples`): a run counts if the server was the bottleneck in the middle window and
-nothing was lost. One that does not keeps its reasons. Rates of a second of processor time are never averaged with
-others, nor fitted together: `experiment` then ends with --busy.
+The rules are the lab's (`tidings.lab.run_verdict`): a run counts if the server was the bottleneck in the middle
+window and nothing was lost. One that does not keeps its reasons. Rates of a second of processor time are never averaged
+with others, nor fitted together: `experiment` then ends with --busy.
 """
 
 import json
@@ -18,11 +18,11 @@ from pyspark.sql import functions as f
 
 from tidings.errors import TidingsError
 from tidings.extras import lazy
-from tidings.lab.samples import TWICE, RunRules, judge, of_rows, titled
+from tidings.lab.run_verdict import TWICE, RunRules, judge, of_rows, titled
 from tidings.pipeline.run import JobOutcome, JobRun, parts_of
 from tidings.pipeline.schemas import RESULTS, spark_schema
-from tidings.pipeline.storage import clean_table
-from tidings.segments.schema import arrow_schema
+from tidings.pipeline.stored_tables import clean_table
+from tidings.segments.arrow_schema import arrow_schema
 
 if TYPE_CHECKING:
     from scipy import stats

@@ -14,8 +14,8 @@ from tidings.pipeline.jobs.optimize import stored_tables
 from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import DAY, spark_schema
 from tidings.pipeline.segment_ranges import SegmentRanges
-from tidings.pipeline.storage import StoredTable
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import StoredTable
 from tidings.segments.names import SegmentName
 
 

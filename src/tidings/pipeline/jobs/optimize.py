@@ -14,7 +14,7 @@ from tidings.pipeline.config import OptimizeOptions
 from tidings.pipeline.delta_log import DataFile
 from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import CLEAN, DAY, RESULTS, SUBSCRIPTIONS
-from tidings.pipeline.storage import StoredTable, clean_table
+from tidings.pipeline.stored_tables import StoredTable, clean_table
 
 MB = 1 << 20
 

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tidings.errors import UsageError
-from tidings.model.tables import TABLES
 from tidings.pipeline.config import JOB_NAMES
 from tidings.pipeline.jobs.compact import compact_job
 from tidings.pipeline.jobs.fit import fit_job
 from tidings.pipeline.jobs.generate import generate_job
-from tidings.pipeline.jobs.ingest import ingest_job, listing
+from tidings.pipeline.jobs.ingest import ingest_job
 from tidings.pipeline.jobs.measure import measure_job
 from tidings.pipeline.jobs.migrate import migrate_job
 from tidings.pipeline.jobs.optimize import optimize_job, stored_tables
@@ -21,7 +19,6 @@ from tidings.pipeline.jobs.sweep import sweep_job
 from tidings.pipeline.jobs.trace import trace_job
 from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import SUBSCRIPTIONS
-from tidings.pipeline.storage import clean_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +102,3 @@ def run_job(run: JobRun, name: str) -> list[JobOutcome]:
     if not made:
         raise UsageError("E_PIPELINE_INPUT", f"no job has anything to read: no input, and no table in {run.output.uri}")
     return made
-
-
-def explain_job(run: JobRun, name: str) -> list[dict[str, Any]]:
-    """Describes the next run of a job; starts no Spark session."""
-    plans = []
-    for one in JOBS if name == "run" else [name]:
-        job = JOBS[one]
-        plan: dict[str, Any] = {"job": one, "computes": job.about, "reads": job.reads, "writes": job.writes}
-        plan["ready"] = job.ready(run) or name != "run"
-        if one == "ingest" and run.config.input:
-            plan["new segments"] = {
-                table: len(new)
-                for table in TABLES
-                if (new := listing(run.source, table, clean_table(run.output, table).manifest()).new)
-            }
-        plans.append(plan)
-    return plans

@@ -13,8 +13,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from tidings.pipeline.run import JobOutcome, JobRun
-from tidings.pipeline.storage import StoredTable
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import StoredTable
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -23,8 +23,8 @@ from tidings.pipeline.bulk import Tracer
 from tidings.pipeline.filter_cache import FilterCache
 from tidings.pipeline.run import IMPROPER, JobOutcome, JobRun, left_out, parts_of
 from tidings.pipeline.schemas import RESULTS, spark_schema
-from tidings.pipeline.storage import StoredTable, clean_table
 from tidings.pipeline.storage_paths import StoragePath
+from tidings.pipeline.stored_tables import StoredTable, clean_table
 from tidings.segments.names import SegmentName
 from tidings.tracking.ids import IdArray
 from tidings.tracking.query.path import Path

@@ -58,8 +58,9 @@ def _when(ms: int) -> datetime | None:
 
 
 def _where(destination: Destination) -> str:
-    """As `publish` takes it: a topic by its name, a queue with `queue:` before it."""
-    return str(destination) if destination.queue else destination.name
+    """As `publish` takes it: a topic by its name if that reads as one, else with `topic:` or `queue:` before it."""
+    plain = not destination.queue and not set(destination.name) & {"/", ":"}
+    return destination.name if plain else str(destination)
 
 
 def as_text(value: Value) -> str:

@@ -10,21 +10,11 @@
 
 from collections.abc import Collection
 
-from tidings.model.destination import Destination
+from tidings.model.destination import Destination, split_prefix
 
 TOPIC_CAPABILITIES = ("topic", "temporary-topic")
 QUEUE_CAPABILITIES = ("queue", "temporary-queue")
-# What may stand before a name -> the kind it means, as the model writes it.
-_PREFIXES = {
-    "topic://": "topic:",
-    "queue://": "queue:",
-    "/topic/": "topic:",
-    "/queue/": "queue:",
-    "topic:": "topic:",
-    "queue:": "queue:",
-    "temp-queue://": "queue:",
-    "temp-topic://": "topic:",
-}
+_TEMPORARY = {"temp-queue://": "queue:", "temp-topic://": "topic:"}  # as JMS clients write them
 
 
 def read_address(address: str, capabilities: Collection[str] = (), *, plain_is_queue: bool = True) -> str:
@@ -32,14 +22,15 @@ def read_address(address: str, capabilities: Collection[str] = (), *, plain_is_q
 
     A plain name is what the terminus' capabilities say, and if they say nothing, what the broker is configured for.
     """
-    for prefix, kind in _PREFIXES.items():
+    for prefix, kind in _TEMPORARY.items():
         if address.startswith(prefix):
             return kind + address[len(prefix) :]
     if any(one in capabilities for one in TOPIC_CAPABILITIES):
-        return f"topic:{address}"
-    if any(one in capabilities for one in QUEUE_CAPABILITIES):
-        return f"queue:{address}"
-    return f"queue:{address}" if plain_is_queue else f"topic:{address}"
+        plain_is_queue = False
+    elif any(one in capabilities for one in QUEUE_CAPABILITIES):
+        plain_is_queue = True
+    queue, name = split_prefix(address, plain_is_queue=plain_is_queue)
+    return f"{'queue' if queue else 'topic'}:{name}"
 
 
 def address_of(destination: Destination) -> str:

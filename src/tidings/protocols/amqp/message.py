@@ -16,8 +16,6 @@ from math import isfinite, isnan
 from typing import TypeAlias
 from uuid import UUID
 
-from proton import Described, decimal32, decimal64, decimal128, symbol, timestamp, ubyte, uint
-
 from tidings.errors import CodecError, TidingsError
 from tidings.model.constraint import NAME_BYTES_MAX
 from tidings.model.destination import Destination
@@ -27,7 +25,20 @@ from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
 from tidings.protocols.amqp.address import address_of, read_address
 from tidings.protocols.amqp.decimals import decimal_text
 from tidings.protocols.amqp.ids import id_text, id_value
-from tidings.protocols.amqp.sections import BODY, AmqpValue, Decoded, MessageSection, Pairs, decode_sections, encode
+from tidings.protocols.amqp.sections import BODY, Decoded, MessageSection, decode_sections, encode
+from tidings.protocols.amqp.wire.types import (
+    AmqpValue,
+    Array,
+    Described,
+    Pairs,
+    decimal32,
+    decimal64,
+    decimal128,
+    symbol,
+    timestamp,
+    ubyte,
+    uint,
+)
 
 KEPT = "JMSXAmqp"
 MESSAGE_ID, USER_ID, CONTENT_TYPE = "JMSXMessageID", "JMSXUserID", "content-type"
@@ -108,7 +119,7 @@ def read_message(content: bytes, link: Incoming) -> Message:
         type=fields[_SUBJECT] if type(fields[_SUBJECT]) is str else None,
     )
     kept = [one.raw for one in sections if one.section in (MessageSection.MESSAGE_ANNOTATIONS, MessageSection.FOOTER)]
-    if _int(header[1], PRIORITY_DEFAULT) > PRIORITY_MAX:
+    if _int(header[1], PRIORITY_DEFAULT) > PRIORITY_MAX or header[3] is False:
         kept.append(by_kind[MessageSection.HEADER].raw)
     if not _same(_fields(message, form), fields):
         kept.append(by_kind[MessageSection.PROPERTIES].raw if MessageSection.PROPERTIES in by_kind else _NO_FIELDS)
@@ -169,6 +180,8 @@ def _jsonable(value: AmqpValue) -> AmqpValue:
         case dict() | Pairs():
             pairs = value.items() if isinstance(value, dict) else value
             return {_json_name(name): _jsonable(one) for name, one in pairs}
+        case Array():
+            return [_jsonable(one) for one in value.elements]
         case _:
             return [_jsonable(one) for one in value] if hasattr(value, "__iter__") else str(value)
 
@@ -352,11 +365,12 @@ def _raw(kept: Kept, section: MessageSection) -> list[bytes]:
 
 
 def _header(message: Message, kept: list[Decoded] | None, attempt: int, now_ms: int) -> list[AmqpValue]:
-    given = _padded(kept[0], 5)[1] if kept and message.priority == PRIORITY_MAX else None
+    said = _padded(kept[0] if kept else None, 5)
+    given = said[1] if message.priority == PRIORITY_MAX else None
     priority = given if type(given) is ubyte and given > PRIORITY_MAX else ubyte(message.priority)
     left_ms = None if message.expiration_ms is None else min(max(message.expiration_ms - now_ms, 1), _UINT_MAX)
     ttl = None if left_ms is None else uint(left_ms)
-    return [message.persistent, priority, ttl, attempt == 1, uint(attempt - 1)]
+    return [message.persistent, priority, ttl, attempt == 1 and said[3] is not False, uint(attempt - 1)]
 
 
 def _fields(message: Message, form: MessageForm) -> list[AmqpValue]:

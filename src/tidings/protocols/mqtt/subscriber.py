@@ -11,7 +11,7 @@ from typing import Any
 from tidings.errors import RemoteError, TidingsError
 from tidings.kernel.codec import decode_message
 from tidings.model.message import Message
-from tidings.protocols.mqtt.filters import both, selector_of
+from tidings.protocols.mqtt.content_filters import both, selector_of
 from tidings.protocols.mqtt.kept_record import KeptRecord
 from tidings.protocols.mqtt.mapping import is_retained, pairs_of, properties_of, qos_of, user_property
 from tidings.protocols.mqtt.outgoing import CREDIT, Outgoing, OutgoingMessage

@@ -1,8 +1,8 @@
 """Topic names and filters of MQTT, and their mapping to destinations, which is one to one in both directions.
 
 Six characters change places: `/` and `.`, `+` and `*`, `#` and `>`. So levels and wildcards become those of
-destinations, and a character that separates here and not there is kept. A level that consists of tildes only, or of
-nothing, gets one more tilde: destinations have no empty levels.
+destinations, and a character that separates here and not there is kept. What destinations must not hold gets a tilde
+in front: an empty level, a `/` at the beginning, a part that is `+` or `#`; so does what has tildes before such.
 
 >>> to_destination("sensors/room.1//temperature"), to_topic("sensors.room/1.~.temperature")
 ('sensors.room/1.~.temperature', 'sensors/room.1//temperature')
@@ -17,8 +17,9 @@ from tidings.protocols.mqtt.reasons import MqttError, Reason
 _SWAPPED = str.maketrans("/.+*#>", "./*+>#")
 _WILD = re.compile("[+#]")
 _FILTER_FAULT = re.compile(r"(?:^|/)[^/]*(?:[^/]\+|\+[^/])|#.|[^/]#", re.DOTALL)
-_TILDES = re.compile(r"(?:^|(?<=\.))(~*)(?=\.|\Z)")
-_MORE_TILDES = re.compile(r"(?:^|(?<=\.))~(~*)(?=\.|\Z)")
+# Where a name has one more tilde here: `%` is where it stands.
+_TILDE_PLACES = r"(?:\A|(?<=\.))%(?=~*(?:\.|\Z))|\A%(?=~*/)|(?:\A|(?<=[./]))%(?=~*[+#](?:[./]|\Z))"
+_WITHOUT, _WITH = re.compile(_TILDE_PLACES.replace("%", "")), re.compile(_TILDE_PLACES.replace("%", "~"))
 SHARE = "$share/"
 
 
@@ -53,12 +54,12 @@ def split_conditions(filter: str) -> tuple[str, str | None]:
 
 def to_destination(topic: str) -> str:
     """The name of the destination of a topic name, or the pattern of a filter without `#`."""
-    return _TILDES.sub(r"~\1", topic.translate(_SWAPPED))
+    return _WITHOUT.sub("~", topic.translate(_SWAPPED))
 
 
 def to_topic(name: str) -> str:
     """The topic name of a destination's name."""
-    return _MORE_TILDES.sub(r"\1", name).translate(_SWAPPED)
+    return _WITH.sub("", name).translate(_SWAPPED)
 
 
 def patterns(filter: str) -> tuple[str, ...]:

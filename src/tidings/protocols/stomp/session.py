@@ -22,6 +22,7 @@ from tidings.protocols.stomp.subscriptions import StompSubscriptions, Subscribed
 
 OWN_RECEIPTS = 1 << 31  # numbers from here on are the session's, those below the forwarding plane's
 SESSIONS_MAX = 0xFFFF
+BEAT_LEAST_MS = 200  # a client that offers heartbeats more often than that may send them as seldom as that
 BEAT_MS = 1_000  # the broker sends a heartbeat at this interval, or a longer one that the client asks for
 TEXT_MAX = 1_024  # characters of a receipt's name
 VERSIONS = {str(version): version for version in StompVersion}
@@ -110,8 +111,9 @@ class StompSession:
     def heartbeats(self, hello: Hello, longest_ms: int) -> tuple[int, int]:
         """The longest silence of the client, and of the broker; 0: any."""
         offered, wanted = self._beats
-        self._silence_ms = longest_ms
-        return max(offered, longest_ms) if offered else 0, max(wanted, BEAT_MS) if wanted else 0
+        # What a client offers is asked for, so that one that has gone is noticed as soon as it made possible.
+        self._silence_ms = min(max(offered, BEAT_LEAST_MS), longest_ms) if offered else longest_ms
+        return max(offered, self._silence_ms) if offered else 0, max(wanted, BEAT_MS) if wanted else 0
 
     def _subscribe(self, frame: StompFrame) -> Received:
         subscribed, request = self._subscriptions.add(frame, self.version, self._receipt(frame))

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError
+from tidings.model.destination import PREFIXES as NAMED
 from tidings.node.requests import AckMode, Forget, Subscribe, Unsubscribe
 from tidings.protocols.stomp.frames import StompFrame, StompVersion
 
@@ -14,8 +15,9 @@ SHARED = ("shared-subscription-name",)
 NO_LOCAL = ("no-local", "activemq.noLocal")
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
 POLICY = "slow-policy"
-PREFIXES = {"/topic/": ("topic:", False), "/queue/": ("queue:", False)}
+PREFIXES = {prefix: ("queue:" if queue else "topic:", False) for prefix, queue in NAMED.items()}
 PREFIXES |= {"/temp-topic/": ("topic:", True), "/temp-queue/": ("queue:", True)}
+OFFERED = "/topic/, /queue/, /temp-topic/ or /temp-queue/"
 ID_MAX = 1_024  # characters
 NUMBERS, SPREAD = 1 << 30, 0x9E3779B1  # of subscriptions; the golden ratio keeps neighbours far apart
 MODES = ("auto", "client-individual", "client")  # of acknowledgement
@@ -120,8 +122,7 @@ class StompSubscriptions:
         for prefix, (kind, temporary) in PREFIXES.items():
             if destination.startswith(prefix):
                 return kind + (self.temporary if temporary else "") + destination[len(prefix) :]
-        offered = ", ".join(PREFIXES)
-        raise RemoteProtocolError("E_STOMP_DESTINATION", f"a destination must begin with one of {offered}")
+        raise RemoteProtocolError("E_STOMP_DESTINATION", f"a destination begins with {OFFERED}")
 
 
 def needed(frame: StompFrame, name: str) -> str:

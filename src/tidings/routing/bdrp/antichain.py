@@ -33,6 +33,8 @@ class Antichain:
         self._place: dict[bytes, Hashable] = {}
         self._aside: defaultdict[bytes, set[bytes]] = defaultdict(set)
         self._instead: dict[bytes, bytes] = {}  # of a needless row: the one that stands for it
+        self._come: set[bytes] = set()  # changes since they were last taken
+        self._gone: set[bytes] = set()
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._place)
@@ -40,10 +42,17 @@ class Antichain:
     def __len__(self) -> int:
         return len(self._place)
 
-    def add(self, row: bytes) -> None:
+    def take_changes(self) -> tuple[set[bytes], set[bytes]]:
+        """Those that are not needless now and were at the last call, and the other way round."""
+        changes = self._come, self._gone
+        self._come, self._gone = set(), set()
+        return changes
+
+    def add(self, row: bytes, elements: Elements | None = None) -> None:
+        """`elements`: those of the row, if the caller knows them."""
         self._counts[row] += 1
         if self._counts[row] == 1:
-            self._elements[row] = self._read(row)
+            self._elements[row] = self._read(row) if elements is None else elements
             self._settle(row)
 
     def remove(self, row: bytes) -> None:
@@ -84,11 +93,13 @@ class Antichain:
         self._filed[place].add(row)
         for element in elements:
             self._holders[element].add(row)
+        _note(row, self._come, self._gone)
 
     def _take_out(self, row: bytes) -> None:
         _discard(self._filed, self._place.pop(row), row)
         for element in self._elements[row]:
             _discard(self._holders, element, row)
+        _note(row, self._gone, self._come)
 
     def _contained(self, elements: Elements) -> bytes | None:
         """A row of which all elements are among these."""
@@ -110,3 +121,11 @@ def _discard(groups: dict[Hashable, set[bytes]], name: Hashable, row: bytes) -> 
     groups[name].discard(row)
     if not groups[name]:
         del groups[name]
+
+
+def _note(row: bytes, now: set[bytes], before: set[bytes]) -> None:
+    """A row is in one set now; if it was in the other, nothing has changed in the end."""
+    if row in before:
+        before.remove(row)
+    else:
+        now.add(row)

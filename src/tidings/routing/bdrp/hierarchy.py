@@ -16,7 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Set
 
 from tidings.matching.encoding import Elements, minimal_sets
-from tidings.routing.bdrp.interests import InterestEncoding, elements
+from tidings.routing.bdrp.elements import elements
+from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.bdrp.scheme import Bdrp
 from tidings.routing.effects import Effect
 

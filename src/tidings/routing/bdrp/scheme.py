@@ -9,8 +9,8 @@ A router that vanishes (the flood says so when its state has aged out) is kept f
 for its durable subscriptions meanwhile waits for it, where it is persistent, and is counted as without a route, where
 it is not.
 
-Interests are advertised in one message, which has its limits. Beyond them a router asks for everything: it gets
-messages that it does not need, but nothing is lost.
+Interests are advertised in parts of bounded size (parts.py), which has its limits too. Beyond them a router asks for
+everything: it gets messages that it does not need, but nothing is lost.
 
 Parameters of the encoding are changed by restarting one broker after the other. Meanwhile rows of another form
 (interests.py), from the flood or remembered in the store, cannot be compared with messages: such a *foreign* router
@@ -18,38 +18,37 @@ counts as one that asks for everything, until it advertises in this router's for
 of the routers that want it, and links stay up.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from types import MappingProxyType
+from functools import partial
 
 from tidings.errors import TidingsError
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import TOPIC_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.predicate_text import abridged
-from tidings.routing.bdrp.filters import is_filter
-from tidings.routing.bdrp.interests import (
-    Change,
-    InterestEncoding,
-    LocalInterests,
-    decode_advertisement,
-    encode_advertisement,
-)
+from tidings.routing.bdrp.advertisement import Change, InterestAdvertisement, decode_advertisement, encode_advertisement
+from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.known_interests import KnownInterests, KnownPart, change_of, filter_change
+from tidings.routing.bdrp.local_interests import LocalInterests
+from tidings.routing.bdrp.parts import PARTS_MAX, Parts, part_of, topic_of
 from tidings.routing.control.codec import CONTROL_BYTES_MAX
 from tidings.routing.control.flood import Flood
-from tidings.routing.control.messages import SchemeMessage, Topic
+from tidings.routing.control.messages import SchemeMessage
 from tidings.routing.control.single_timer import SingleTimer
 from tidings.routing.effects import Deliver, Effect, Report, Router, UnicastTable
 from tidings.routing.scheme import TIMER, Tables
 
 _UNBOUNDED = (Predicate.always(), Predicate.of(Constraint(TOPIC_ATTRIBUTE, Op.TOPIC, ">")))
-WHOLE_BYTES_MAX = CONTROL_BYTES_MAX - 1024  # one message must hold it
 
 
 @dataclass(frozen=True, slots=True)
 class BdrpOptions:
     coalesce_ms: float = 50  # changes within this time are one advertisement
     retain_ms: float = 7 * 24 * 3_600_000  # how long the interests of a vanished router are kept
+    part_bytes_max: int = 2 << 20  # of rows in one part
+    parts_max: int = PARTS_MAX
+    first_bytes_max: int = CONTROL_BYTES_MAX - 1024  # of the first part, which has all encoded rows
 
 
 class Bdrp:
@@ -62,19 +61,24 @@ class Bdrp:
         self._tables = tables
         self._form = encoding.form
         self._alarm = SingleTimer(TIMER)
+        self._life = flood.incarnation
         self._local = LocalInterests(encoding)
-        self._also: set[bytes] = set()  # advertised beside the local interests
-        self._advertised: set[bytes] | None = None
+        self._parts = Parts(self.options.part_bytes_max, self.options.parts_max, self.options.first_bytes_max)
+        self._published = self._all = False  # has advertised; asks for everything, since the parts are full
         self._publish_at: float | None = None
-        self._predicates: dict[Router, set[bytes]] = {}
+        self._known = KnownInterests()
+        self.changes = 0  # of what is known, so far
         self._forget_at: dict[Router, float] = {}
         self._foreign: set[Router] = set()
-        self._filters = 0  # rows among the predicates that are exact filters
 
     @property
-    def predicates(self) -> Mapping[Router, set[bytes]]:
+    def predicates(self) -> Mapping[Router, Set[bytes]]:
         """PREDICATES: the rows of every other known router; for a foreign one, the row that asks for everything."""
-        return MappingProxyType(self._predicates)
+        return self._known
+
+    def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
+        """Returns what a router advertised, by part: the whole and the differences since. An unknown one: nothing."""
+        return self._known.payloads(router)
 
     @property
     def foreign(self) -> frozenset[Router]:
@@ -85,11 +89,13 @@ class Bdrp:
         return self._local.rows()
 
     def counts(self) -> Mapping[str, int]:
+        rows, filters = self._known.counts()
         return {
-            "rows": sum(map(len, self._predicates.values())),
-            "filters": self._filters,
+            "rows": rows,
+            "filters": filters,
             "foreign": len(self._foreign),
             "unbounded": self._local.unbounded,
+            "parts": len(self._parts),
         }
 
     def start(self, now: float) -> list[Effect]:
@@ -109,9 +115,7 @@ class Bdrp:
 
     def also(self, now: float, rows: set[bytes]) -> list[Effect]:
         """Advertise these beside the local interests: the interests of routers that are reached through this one."""
-        if rows == self._also:
-            return []
-        self._also = rows
+        self._local.also(rows)
         return self._later(now)
 
     def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
@@ -121,25 +125,36 @@ class Bdrp:
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         if not isinstance(item, Deliver):
             return [Report("E_SCHEME_MESSAGE", f"unexpected scheme message from router {item[0]}")]
-        if item.topic != Topic.PREDICATES:
+        part = part_of(item.topic)
+        if part is None:
             return []
         if item.payload is None:
+            if part:
+                return []  # the router is forgotten with its first part
             self._forget_at[item.origin] = now + self.options.retain_ms
             return [*self._alarm.arm(self._forget_at[item.origin])]
         self._forget_at.pop(item.origin, None)
         try:
-            return self._heard(item.origin, *decode_advertisement(item.payload), full=item.full)
+            heard = decode_advertisement(item.payload)
+            return self._heard(item.origin, part, item, heard)
         except TidingsError as error:
             # To forget the router would be to discard messages that are stored for it.
-            self._take_all(item.origin)
+            self._take_all(item.origin, part, item, 0)
             return [Report("E_PREDICATES_PAYLOAD", f"invalid advertisement from router {item.origin}: {error}")]
 
-    def _heard(self, router: Router, form: bytes, change: Change, *, full: bool) -> list[Effect]:
-        own = form == self._form or self.encoding.keyless  # without the key no rows are compared at all
-        if (own and (full or router not in self._foreign)) or (full and not change.added):
-            self._apply(router, change, full=full)
+    def _heard(self, router: Router, part: int, item: Deliver, heard: InterestAdvertisement) -> list[Effect]:
+        assert item.payload is not None
+        own = heard.form == self._form or self.encoding.keyless  # without the key no rows are compared at all
+        known = self._known.part(router, part)
+        judged = known is None or known.instead is None
+        if (own and (item.full or judged)) or (item.full and not heard.change.added):
+            self._apply(router, part, item, heard)
+            if part == 0:
+                for void in self._known.void(router, heard.life, heard.parts):
+                    self._install(router, void, Change(removed=tuple(self._rows_of(router, void))))
+                    self._known.drop(router, void)
             return self._judged(router)
-        return self._take_all(router) if change.added or own else []
+        return self._take_all(router, part, item, heard.life) if heard.change.added or own else []
 
     def forget(self, now: float, router: Router) -> list[Effect]:
         self._forget_at.pop(router, None)
@@ -161,18 +176,45 @@ class Bdrp:
         due = [*self._forget_at.values(), *([] if self._publish_at is None else [self._publish_at])]
         return [*out, *self._alarm.arm(min(due, default=None))]
 
-    def _apply(self, router: Router, change: Change, *, full: bool) -> None:
-        known = self._predicates.setdefault(router, set())
-        added = set(change.added) - known
-        removed = known - set(change.added) if full else known & set(change.removed)
-        self._tables.interest(router, added, removed)  # refuses invalid filters, then nothing has changed
-        known -= removed
-        known |= added
-        self._filters += sum(map(is_filter, added)) - sum(map(is_filter, removed))
+    def _rows_of(self, router: Router, part: int) -> Set[bytes]:
+        known = self._known.part(router, part)
+        return set() if known is None else known.read()
 
-    def _take_all(self, router: Router) -> list[Effect]:
-        """Count the router as one that asks for everything."""
-        self._apply(router, Change(tuple(self.encoding.everything())), full=True)
+    def _install(self, router: Router, part: int, change: Change) -> None:
+        """Change the tables by what has changed in a part."""
+        self._tables.interest(router, change.added, change.removed)  # refuses invalid filters, then nothing has changed
+        self.changes += 1
+        known = self._known.part(router, part)
+        if known is not None:
+            known.count(len(change.added), len(change.removed), filter_change(change))
+
+    def _apply(self, router: Router, part: int, item: Deliver, heard: InterestAdvertisement) -> None:
+        assert item.payload is not None
+        known = self._known.part(router, part)
+        if known is not None and not item.full and known.payloads:
+            self._install(router, part, heard.change)
+            known.payloads.append(item.payload)
+            return
+        change = change_of(self._rows_of(router, part), heard.change.added)
+        self._replace(router, part, change, KnownPart([item.payload], heard.life))
+
+    def _replace(self, router: Router, part: int, change: Change, new: KnownPart) -> None:
+        known = self._known.part(router, part)
+        self._install(router, part, change)
+        if known is None:
+            new.count(len(change.added), 0, filter_change(change))
+        else:
+            new.rows, new.filters = known.rows, known.filters
+        self._known.put(router, part, new)
+
+    def _take_all(self, router: Router, part: int, item: Deliver, life: int) -> list[Effect]:
+        """Count the part as one that asks for everything."""
+        assert item.payload is not None
+        known = self._known.part(router, part)
+        payloads = [item.payload] if item.full or known is None else [*known.payloads, item.payload]
+        everything = frozenset(self.encoding.everything(part))
+        change = change_of(self._rows_of(router, part), tuple(everything))
+        self._replace(router, part, change, KnownPart(payloads, life, everything))
         if router in self._foreign:
             return []
         self._foreign.add(router)
@@ -183,7 +225,7 @@ class Bdrp:
         return [Report("E_ENCODING_DIFFERS", reason)]
 
     def _judged(self, router: Router) -> list[Effect]:
-        if router not in self._foreign:
+        if router not in self._foreign or self._known.foreign(router):
             return []
         self._foreign.discard(router)
         if self._foreign:
@@ -192,8 +234,8 @@ class Bdrp:
 
     def _forget(self, router: Router) -> None:
         self._foreign.discard(router)
-        if (rows := self._predicates.pop(router, None)) is not None:
-            self._filters -= sum(map(is_filter, rows))
+        if self._known.forget(router):
+            self.changes += 1
             self._tables.forget(router)
 
     def _later(self, now: float) -> list[Effect]:
@@ -203,30 +245,34 @@ class Bdrp:
 
     def _publish(self, now: float) -> list[Effect]:
         self._publish_at = None
-        rows, before = self._local.rows(), self._advertised
-        if self._also:
-            rows = self.encoding.minimal(rows | self._also)
-        if rows == before:
-            return []
-        whole = self._encoded(rows)
-        reports: list[Effect] = []
-        if len(whole) > WHOLE_BYTES_MAX:
-            rows = self.encoding.everything()
-            if rows == before:
-                return []
+        changes = self._parts.change(*self._local.take_changes())
+        full = self._parts.full
+        if self._published and full == self._all:
+            some = {} if full else changes
+            return [effect for part, change in some.items() for effect in self._flood_part(now, part, change)]
+        self._published, self._all = True, full
+        out: list[Effect] = []
+        if full:
             reason = (
-                f"local interests take {len(whole)} bytes, more than the {WHOLE_BYTES_MAX} of one advertisement; "
-                "this broker now receives every message"
+                f"local interests take {self._parts.size} bytes, more than the {self.options.parts_max} parts of "
+                f"{self.options.part_bytes_max} bytes hold; this broker now receives every message"
             )
-            reports, whole = [Report("E_PREDICATES_SIZE", reason)], self._encoded(rows)
-        self._advertised = rows
-        difference = None
-        if before is not None:
-            difference = self._encoded(rows - before, before - rows)
-            if len(difference) >= len(whole):
-                difference = None
-        return [*reports, *self._flood.publish(now, Topic.PREDICATES, whole, difference)]
+            out.append(Report("E_PREDICATES_SIZE", reason))
+        for part in range(len(self._parts)):
+            out += self._flood_part(now, part, None)
+        return out
 
-    def _encoded(self, added: set[bytes], removed: Collection[bytes] = ()) -> bytes:
-        change = Change(tuple(added), tuple(removed))
-        return encode_advertisement(change, self._form, self.encoding.row_bytes)
+    def _flood_part(self, now: float, part: int, change: Change | None) -> list[Effect]:
+        """Flood a change of a part; None: the whole of it."""
+        difference = None
+        if change is not None and len(change.added) + len(change.removed) < len(self._parts.rows[part]):
+            difference = self._encoded(change)
+        return self._flood.publish(now, topic_of(part), partial(self._whole, part), difference)
+
+    def _whole(self, part: int) -> bytes:
+        if not self._all:
+            return self._encoded(Change(tuple(self._parts.rows[part])))
+        return self._encoded(Change(() if part else tuple(self.encoding.everything())))
+
+    def _encoded(self, change: Change) -> bytes:
+        return encode_advertisement(change, self._form, self.encoding.row_bytes, self._life, len(self._parts))

@@ -21,7 +21,7 @@ from tidings.errors import CodecError, UsageError
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.predicate import Predicate
 from tidings.model.reader import Reader, put_varint
-from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPing, Pong, Refuse, Welcome
+from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 from tidings.routing.control.messages import (
     Congested,
     Control,
@@ -31,6 +31,7 @@ from tidings.routing.control.messages import (
     FloodSummary,
     Known,
     SchemeMessage,
+    StoreMarks,
     Taken,
     VectorRequest,
     VectorRoute,
@@ -132,7 +133,6 @@ LAYOUTS: Layouts = {
     Goodbye: (4, (TEXT,)),
     LinkPing: (5, (U64,)),
     Pong: (6, (U64,)),
-    LinkCredit: (7, (U64,)),
     FloodItem: (16, (BYTE, U32, VERSION, U32, FLAG, BYTES)),
     FloodAck: (17, (BYTE, U32, VERSION)),
     FloodSummary: (18, (KNOWN, FLAG)),
@@ -141,7 +141,8 @@ LAYOUTS: Layouts = {
     SchemeMessage: (48, (BYTE, BYTES)),
     Taken: (64, (TAGS,)),
     Datagram: (65, (U32, U32, BYTE, BYTES)),
-    Congested: (66, (ROUTERS,)),
+    StoreMarks: (66, (U64, U64)),
+    Congested: (67, (ROUTERS,)),
 }
 _SCHEME_MESSAGE = bytes((LAYOUTS[SchemeMessage][0],))
 # Precomputed, because a simulation encodes millions of these.

@@ -21,7 +21,7 @@ An empty difference renews the lifetime at little cost. Compare OSPF (RFC 2328, 
 Use: `publish` what this router has to say; give `receive` the Flood… messages; take `Deliver` effects.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
@@ -33,8 +33,10 @@ from tidings.routing.control.single_timer import SingleTimer
 from tidings.routing.effects import Deliver, Effect, Report, Router, Send
 
 Key: TypeAlias = tuple[int, Router]  # topic, origin
+Whole: TypeAlias = bytes | Callable[[], bytes]
 NOTHING = Version(0, 0)  # older than everything
-LOG_ITEMS_MAX = 64
+LOG_ITEMS_MIN = 64
+LOG_ITEMS_MAX = 1024
 ITEMS_MAX = 1 << 17  # origins × topics; beyond it newcomers are not taken up
 OVERRULES_MAX = 16  # incarnations above another one's that show that it was overruled
 INCARNATION_MAX = 2**64 - 1  # that a version can name
@@ -47,17 +49,27 @@ class FloodOptions:
     retransmit_ms: float = 500
     summary_ms: float = 15_000
     overrule_ms: float = 5_000  # between two times that what someone else said in our name is overruled
-    log_items_max: int = LOG_ITEMS_MAX  # differences after a whole state, before it is sent whole again; equal on all
+    # Differences after a whole state, before it is sent whole again: the most, equal on all, and how many at least. In
+    # between it is sent whole once they take more bytes than it, so that many small changes cost twice their size.
+    log_items_max: int = LOG_ITEMS_MAX
+    log_items_min: int = LOG_ITEMS_MIN
 
 
 @dataclass(slots=True)
 class _Log:
     items: list[FloodItem]  # a full one and its differences
     expires_at: float
+    difference_bytes: int = 0
 
     @property
     def version(self) -> Version:
         return self.items[-1].version
+
+    def is_long(self, options: FloodOptions) -> bool:
+        count = len(self.items)
+        if count < min(options.log_items_min, options.log_items_max):
+            return False
+        return count >= options.log_items_max or self.difference_bytes > len(self.items[0].payload)
 
     def after(self, version: Version) -> list[FloodItem]:
         """Returns the items that a neighbour with this version lacks."""
@@ -73,7 +85,7 @@ class Flood:
         self.options = options or FloodOptions()
         self.alarm = SingleTimer(timer)
         self._logs: dict[Key, _Log] = {}
-        self._whole: dict[int, bytes] = {}  # by topic: this router's own state
+        self._whole: dict[int, Whole] = {}  # by topic: this router's own state
         self._renew_at: dict[int, float] = {}
         # What each neighbour has not acknowledged, and when to repeat it.
         self._unacked: dict[Router, dict[Key, dict[Version, tuple[FloodItem, float]]]] = {}
@@ -93,14 +105,17 @@ class Flood:
 
     # The doors.
 
-    def publish(self, now: float, topic: int, whole: bytes, difference: bytes | None = None) -> list[Effect]:
-        """This router's state under a topic is now `whole`; `difference` leads there from the state before."""
+    def publish(self, now: float, topic: int, whole: Whole, difference: bytes | None = None) -> list[Effect]:
+        """This router's state under a topic is now `whole`, or what this returns until it is published again, for a
+        state that it takes long to encode; `difference` leads there from the state before."""
         log = self._logs.get((topic, self.router))
         continues = log is not None and log.version.incarnation == self.incarnation
-        full = difference is None or log is None or not continues or len(log.items) >= self.options.log_items_max
+        full = difference is None or log is None or not continues or log.is_long(self.options)
         self._whole[topic] = whole
         sequence = log.version.sequence + 1 if log else 1
-        payload = whole if full or difference is None else difference
+        payload = difference
+        if full or payload is None:
+            payload = whole if isinstance(whole, bytes) else whole()
         version = Version(self.incarnation, sequence)
         item = FloodItem(topic, self.router, version, self.options.lifetime_ms, full, payload)
         self._renew_at[topic] = now + self.options.renew_ms
@@ -253,6 +268,7 @@ class Flood:
         else:
             log = self._logs[key]
             log.items.append(item)
+            log.difference_bytes += len(item.payload)
             log.expires_at = expires_at
         if item.origin == self.router:
             return []

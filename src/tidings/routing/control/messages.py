@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 from tidings.overlay.effects import ControlMessage, Router
-from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPing, Pong, Refuse, Welcome
+from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 
 
 class Topic(IntEnum):
@@ -94,6 +94,14 @@ class Taken(ControlMessage):
 
 
 @dataclass(frozen=True, slots=True)
+class StoreMarks(ControlMessage):
+    """The mark that the sender's store surely has, and the highest one that it has heard of the receiver's."""
+
+    mine: int
+    yours: int
+
+
+@dataclass(frozen=True, slots=True)
 class Datagram(ControlMessage):
     """For one broker, wherever it is: everybody on the way passes it on by the routes there are. It may get lost."""
 
@@ -117,7 +125,6 @@ Control: TypeAlias = (
     | Goodbye
     | LinkPing
     | Pong
-    | LinkCredit
     | FloodItem
     | FloodAck
     | FloodSummary
@@ -125,6 +132,7 @@ Control: TypeAlias = (
     | VectorRequest
     | SchemeMessage
     | Taken
+    | StoreMarks
     | Datagram
     | Congested
 )

@@ -19,10 +19,3 @@ class Active(Lazy):
         for id in narrower:
             border.forget(id)
         return [*changes, *(CoveringUnsubscribe(id) for id in narrower)]
-
-
-class Packing(Active):
-    """The same, but what a step has to say to a neighbour travels in one message."""
-
-    name = "packing"
-    packs = True

@@ -2,7 +2,7 @@
 
 The machine thinks in trees, ids and advertisements; a node in links and predicates. This stands between:
 
-- The tree is a spanning tree of the map that link-state unicast has; it is looked at again every `refresh_ms`, and its
+- The tree is a spanning tree of the map that link-state unicast has; it is looked at again every `REFRESH_MS`, and its
   links count alike, so that measured latencies do not make brokers change over all the time.
 - Each local subscription gets an id. What clients may publish is advertised when the broker starts: the topics that
   its configuration names. Clients may advertise more, which counts for all clients of the broker.
@@ -13,10 +13,11 @@ The machine thinks in trees, ids and advertisements; a node in links and predica
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import cast
 
 from tidings.kernel.codec import MessageBatch
+from tidings.model.codec import ID
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
@@ -41,11 +42,11 @@ from tidings.routing.covering.messages import (
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
 from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Router, Send, SetTimer, UnicastTable
-from tidings.routing.forwarding import ID
 from tidings.routing.message_views import batch_of, heard
 from tidings.routing.scheme import TIMER
 
 PACKED_BYTES_MAX = 1 << 20
+REFRESH_MS = 200.0
 NUMBER_BITS = 20  # incarnations are milliseconds: the next life counts on far beyond what this one used
 Links = Callable[[], Mapping[Router, Mapping[Router, int]]]
 
@@ -60,11 +61,11 @@ class CoveringScheme:
         advertised: Collection[Predicate],
         links: Links,
         room: Callable[[Router], bool],
-        refresh_ms: float = 200.0,
         merge: bool = False,
+        cover_advertisements: bool = False,
     ) -> None:
-        self.machine = covering.CoveringMachine(router, policy)
-        self._bdrp, self._links, self._room, self._refresh_ms = bdrp, links, room, refresh_ms
+        self.machine = covering.CoveringMachine(router, policy, cover_advertisements=cover_advertisements)
+        self._bdrp, self._links, self._room = bdrp, links, room
         self._number = incarnation << NUMBER_BITS
         self._advertised = {AdvertisementId(router, self._take_number()): one for one in advertised}
         self._ids: dict[Predicate, list[FilterId]] = {}
@@ -79,8 +80,11 @@ class CoveringScheme:
     # --- the face of all schemes ----------------------------------------------------------------------------------
 
     @property
-    def predicates(self) -> Mapping[Router, set[bytes]]:
+    def predicates(self) -> Mapping[Router, Set[bytes]]:
         return self._bdrp.predicates
+
+    def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
+        return self._bdrp.payloads(router)
 
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
@@ -98,7 +102,7 @@ class CoveringScheme:
         out = without_timer(TIMER, self._bdrp.start(now))
         for id, filter in self._advertised.items():
             out += self._step(now, None, CoveringAdvertise(id, filter))
-        return [*out, *self._refresh(now), SetTimer(TIMER, now + self._refresh_ms)]
+        return [*out, *self._refresh(now), SetTimer(TIMER, now + REFRESH_MS)]
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         out = without_timer(TIMER, self._bdrp.subscribe(now, predicate))
@@ -156,7 +160,7 @@ class CoveringScheme:
     def tick(self, now: float) -> list[Effect]:
         """This scheme's clock ticks all the time, and takes B-DRP's along."""
         out = without_timer(TIMER, self._bdrp.tick(now))
-        return [*out, *self._tell_merged(now), *self._refresh(now), SetTimer(TIMER, now + self._refresh_ms)]
+        return [*out, *self._tell_merged(now), *self._refresh(now), SetTimer(TIMER, now + REFRESH_MS)]
 
     # --- what only those that carry messages have -----------------------------------------------------------------
 

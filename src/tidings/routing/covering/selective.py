@@ -18,6 +18,7 @@ burst over many hops.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tidings.errors import UsageError
 from tidings.kernel.codec import MessageBatch
 from tidings.routing.covering.active import Active
 from tidings.routing.covering.messages import AdvertisementId, Change, FilterId, Prune
@@ -33,6 +34,12 @@ class SelectiveOptions:
     window_age_ms: float = 3_600_000.0
     window_size_max: int = 20_000
     bucket_depth: float = 10.0  # false positives borne in a row
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.phi <= 1:
+            raise UsageError("E_COVERING_OPTION", f"phi is a share from 0 to 1, not {self.phi}")
+        if self.count_small < 0 or self.window_age_ms <= 0 or self.window_size_max < 1 or self.bucket_depth < 0:
+            raise UsageError("E_COVERING_OPTION", f"an option of selective pruning is out of range: {self}")
 
 
 class Selective(Active):

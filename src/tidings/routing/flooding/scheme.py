@@ -5,10 +5,10 @@ drops it when it comes a second time. "Behind" a neighbour are the routers that 
 back here; in a ring that is everyone on both sides, which is what makes this scheme expensive where there are cycles.
 
 Advertisement is B-DRP's. Only the tables differ: rows lead to neighbours, not to routers. The map of the network comes
-from link-state unicast, and is looked at again every `refresh_ms`, since links that no route uses matter here too.
+from link-state unicast, and is looked at again every `REFRESH_MS`, since links that no route uses matter here too.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from tidings.model.predicate import Predicate
 from tidings.routing.bdrp.interests import InterestEncoding
@@ -28,6 +28,9 @@ class _Ledger:
     def routes(self, next_hops: Mapping[Router, Router]) -> None: ...
 
 
+REFRESH_MS = 200.0
+
+
 class Flooding:
     def __init__(
         self,
@@ -36,18 +39,20 @@ class Flooding:
         tables: Tables,
         links: Callable[[], Mapping[Router, Mapping[Router, int]]],
         options: BdrpOptions | None = None,
-        refresh_ms: float = 200,
     ) -> None:
         self._bdrp = Bdrp(flood, encoding, _Ledger(), options)
         self._router = flood.router
         self._tables = tables
         self._links = links
-        self._refresh_ms = refresh_ms
         self._installed: dict[Router, set[bytes]] = {}
+        self._looked: tuple[Mapping[Router, Mapping[Router, int]], int] = {}, -1  # what `_installed` was made from
 
     @property
-    def predicates(self) -> Mapping[Router, set[bytes]]:
+    def predicates(self) -> Mapping[Router, Set[bytes]]:
         return self._bdrp.predicates
+
+    def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
+        return self._bdrp.payloads(router)
 
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
@@ -78,15 +83,18 @@ class Flooding:
         """This scheme's clock ticks all the time, and takes B-DRP's along."""
         out = without_timer(TIMER, self._bdrp.tick(now))
         self._refresh()
-        return [*out, SetTimer(TIMER, now + self._refresh_ms)]
+        return [*out, SetTimer(TIMER, now + REFRESH_MS)]
 
     def _refresh(self) -> None:
         links = self._links()
+        if (links, self._bdrp.changes) == self._looked:
+            return
+        self._looked = {router: dict(ends) for router, ends in links.items()}, self._bdrp.changes
         wanted: dict[Router, set[bytes]] = {}
         for neighbour in links.get(self._router, {}):
             rows: set[bytes] = set()
             for router in behind(links, self._router, neighbour):
-                rows |= self._bdrp.predicates.get(router, set())
+                rows.update(self._bdrp.predicates.get(router, ()))
             wanted[neighbour] = rows
         for neighbour in self._installed.keys() - wanted.keys():
             self._tables.forget(neighbour)

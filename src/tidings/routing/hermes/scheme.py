@@ -14,11 +14,12 @@ This stands between:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import assert_never, cast
 
 from tidings.errors import CodecError, TidingsError
 from tidings.kernel.codec import decode_message
+from tidings.model.codec import ID
 from tidings.model.event_type import EventType, TypeTree
 from tidings.model.event_type_topics import path_of, typed_interest
 from tidings.model.predicate import Predicate
@@ -38,7 +39,6 @@ from tidings.routing.effects import (
     SetTimer,
     UnicastTable,
 )
-from tidings.routing.forwarding import ID
 from tidings.routing.hermes import messages as hermes
 from tidings.routing.hermes.codec import SCHEME, decode, decode_answer, decode_request, encode
 from tidings.routing.hermes.event_tables import PlaneTrees
@@ -53,6 +53,7 @@ from tidings.routing.hermes.messages import (
 from tidings.routing.message_views import batch_of, heard
 from tidings.routing.scheme import TIMER, EventTables, Then
 
+TICK_MS = 100.0
 UNASKED_MS = 30_000  # how long requests wait for this broker to be in the network
 
 
@@ -63,10 +64,9 @@ class HermesScheme:
         machine: Hermes,
         ready: Callable[[], bool],
         tables: EventTables | None = None,
-        tick_ms: float = 100.0,
     ) -> None:
         self.machine = machine
-        self._bdrp, self._ready, self._tick_ms = bdrp, ready, tick_ms
+        self._bdrp, self._ready = bdrp, ready
         if tables is not None:
             machine.trees.listener = PlaneTrees(tables)
         self._ids: dict[Predicate, list[HermesSubscriptionId]] = {}
@@ -85,8 +85,11 @@ class HermesScheme:
     # --- the face of all schemes ----------------------------------------------------------------------------------
 
     @property
-    def predicates(self) -> Mapping[Router, set[bytes]]:
+    def predicates(self) -> Mapping[Router, Set[bytes]]:
         return self._bdrp.predicates
+
+    def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
+        return self._bdrp.payloads(router)
 
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
@@ -110,7 +113,7 @@ class HermesScheme:
     def start(self, now: float) -> list[Effect]:
         self._machine_at = now
         out = without_timer(TIMER, self._bdrp.start(now)) + self._do(now, self.machine.start(now))
-        return [*out, SetTimer(TIMER, now + self._tick_ms)]
+        return [*out, SetTimer(TIMER, now + TICK_MS)]
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         typed = typed_interest(predicate)
@@ -169,7 +172,7 @@ class HermesScheme:
                 out += self._subscribe(now, id)
             for tag in list(self._unposted):
                 out += self._post(now, tag)
-        return [*out, SetTimer(TIMER, now + self._tick_ms)]
+        return [*out, SetTimer(TIMER, now + TICK_MS)]
 
     # --- links, and the overlay -----------------------------------------------------------------------------------
 

@@ -142,9 +142,6 @@ class DistanceVector:
         route = self._chosen.get(router)
         return route.distance if route else 0 if router == self.router else None
 
-    def reverse_path(self, source: Router) -> Router | None:
-        return self.next_hop(source)
-
     def reachable(self) -> list[Router]:
         return sorted(self._chosen)
 

@@ -5,9 +5,9 @@ and go, hears the neighbours' messages, and answers with effects; whenever route
 `Install(UnicastTable)`. Costs are whole numbers from 1 to COST_MAX. What both promise once things are quiet:
 
 - `distance` is the least sum of costs, and `next_hop` lies on such a path: no loops;
-- routers that cannot be reached have neither;
-- `reverse_path(source)` is the neighbour from which a broadcast of `source` is to be taken. These neighbours form a
-  tree: a router that takes a broadcast only from there and passes it to all others gets each one exactly once.
+- routers that cannot be reached have neither.
+
+A broadcast of a router is taken from the next hop to it only: these hops form a tree, so each copy comes once.
 
 The owner calls `start` once, `tick` when the timer `TIMER` rings, and `link_up` again when a cost changes.
 """
@@ -46,8 +46,6 @@ class Unicast(Protocol):
     def next_hop(self, router: Router) -> Router | None: ...
 
     def distance(self, router: Router) -> int | None: ...
-
-    def reverse_path(self, source: Router) -> Router | None: ...
 
     def reachable(self) -> list[Router]:
         """The other routers with a route, in order."""

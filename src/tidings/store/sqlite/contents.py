@@ -26,6 +26,7 @@ from tidings.delivery.store import (
 from tidings.errors import CodecError
 from tidings.store.sqlite import salvage
 from tidings.store.sqlite.index import Index
+from tidings.store.sqlite.log_tail import TailLimits
 from tidings.store.sqlite.state import StateChange, StoreState
 
 UNSETTLED_MAX = 32  # small batches that are taken note of together
@@ -42,8 +43,8 @@ class Written(NamedTuple):
 
 
 class Contents:
-    def __init__(self) -> None:
-        self.index = Index()
+    def __init__(self, tail: TailLimits | None = None) -> None:
+        self.index = Index(tail=tail)
         self.state = StoreState()
         self.newest = 0  # batch
         self.last_seq = 0
@@ -64,7 +65,8 @@ class Contents:
             self.index.forget(oldest)
             if len(records) <= FEW:
                 rows, others = outline(len(blob), records, done)
-                self.index.add_few(number, rows, len(blob))
+                new = [type(record) for record in records].count(Stored)
+                self.index.add_few(number, rows, len(blob), new)
             else:
                 found = scan(blob, trusted=True)
                 self.index.add(found, len(blob))
@@ -95,12 +97,12 @@ class Contents:
             self.state.counted[record.mailbox, record.seq] = record.deliveries
 
     @classmethod
-    def load(cls, db: sqlite3.Connection, damaged: list[Damage]) -> "Contents":
+    def load(cls, db: sqlite3.Connection, damaged: list[Damage], tail: TailLimits | None = None) -> "Contents":
         """From the file; what is found damaged goes on the list. A DatabaseError if SQLite's own pages are."""
         ((verdict,),) = db.execute("PRAGMA quick_check(1)").fetchall()
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
-        found = cls()
+        found = cls(tail)
         damaged += found.state.load(db)
         found._load_batches(db, damaged)
         return found

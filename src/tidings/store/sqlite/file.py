@@ -212,6 +212,11 @@ class SqliteFile:
 
     # --- reading ---
 
+    def batch(self, number: int) -> bytes | None:
+        """A whole batch; None: it was lost."""
+        row = self._db.execute("SELECT payload FROM batch WHERE number = ?", (number,)).fetchone()
+        return None if row is None else bytes(row[0])
+
     def message(self, number: int, start: int, size: int) -> bytes | None:
         """Bytes of a batch, if they are still what they were."""
         if self._page[0] != number:

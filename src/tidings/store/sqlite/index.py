@@ -14,7 +14,7 @@ Messages that come one by one are *young* at first: rows of plain Python beside 
 acknowledged at once and never need a place there.
 
 Besides the tables it keeps for each batch how many of its messages are live and how large it is: batches leave from
-the oldest on, once nothing in them is live.
+the oldest on, once nothing in them is live and they are not among the last ones (`tail`).
 
 >>> from tidings.delivery.batch_codec import Head, pack, scan
 >>> from tidings.delivery.store import Stored
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from tidings.delivery.batch_codec import FEW, Ints, Row, Scan, spread
 from tidings.delivery.store import Waiting
+from tidings.store.sqlite.log_tail import LogTail, TailLimits
 
 RECORD_BYTES = 27  # what a stored message costs besides its own bytes: two table entries and a front
 MAILBOX_BYTES = 4  # and this for each mailbox
@@ -72,7 +73,11 @@ class Columns:
 
 
 class Index:
-    def __init__(self, squeeze_min: int = SQUEEZE_MIN, young_max: int = YOUNG_MAX) -> None:
+    def __init__(
+        self, squeeze_min: int = SQUEEZE_MIN, young_max: int = YOUNG_MAX, tail: TailLimits | None = None
+    ) -> None:
+        self.tail = LogTail(tail or TailLimits())
+        self._last_seq = 0
         self._squeeze_min = squeeze_min
         self._young_max = young_max
         self._young: dict[int, tuple[int, Row, set[int]]] = {}  # seq -> batch, row, mailboxes it waits in
@@ -100,23 +105,30 @@ class Index:
         return self._oldest
 
     def dead_until(self) -> int:
-        """The oldest batch to be kept: one that is needed, as the newest always is, which knows the last seq.
+        """The oldest batch to be kept: one that is needed, as the newest always is, which knows the last seq, or is in
+        the tail.
 
         Or an older one, as long as it is not worth deleting what little is dead.
         """
-        oldest, dead_bytes = self._oldest, 0
-        while oldest < self._newest and not self._live.get(oldest):
+        oldest, dead_bytes, newest = self._oldest, 0, self.last_before_tail + 1
+        while oldest < newest and not self._live.get(oldest):
             dead_bytes += self._bytes.get(oldest, 0)
             oldest += 1
         return self._oldest if oldest - self._oldest < LEFT_BATCHES and dead_bytes < LEFT_BYTES else oldest
 
+    @property
+    def last_before_tail(self) -> int:
+        """The last batch that may leave, if nothing in it is live."""
+        return (self._newest if self.tail.first is None else min(self._newest, self.tail.first)) - 1
+
     def oldest(self, disk_bytes: int) -> int:
         """The last batch to rewrite, if rewriting begins with the oldest and covers about this number of bytes."""
-        for number in range(self._oldest, self._newest):
+        last = self.last_before_tail
+        for number in range(self._oldest, last):
             disk_bytes -= self._bytes.get(number, 0)
             if disk_bytes <= 0:
                 return number
-        return self._newest
+        return last
 
     def forget(self, oldest: int) -> None:
         """The batches before this one are no longer on disk."""
@@ -125,7 +137,10 @@ class Index:
             self.disk_bytes -= self._bytes.pop(number, 0)
         self._oldest = max(self._oldest, oldest)
 
-    def _register(self, number: int, live: int, blob_bytes: int) -> None:
+    def _register(self, number: int, live: int, blob_bytes: int, new: int, last_seq: int) -> None:
+        """`new`: the number of messages that were in no batch before."""
+        self._last_seq = last_seq
+        self.tail.add(number, new, blob_bytes, blob_bytes if new or not live else 0)
         self._oldest = self._oldest if self._live else number
         self._newest = number
         self._live[number] = live
@@ -138,7 +153,8 @@ class Index:
         """A batch was appended."""
         self._ripen()
         count = len(found.seqs)
-        self._register(found.head.number, count, blob_bytes)
+        new = int((found.seqs > self._last_seq).sum())
+        self._register(found.head.number, count, blob_bytes, new, max(self._last_seq, found.head.last_seq))
         if not count:
             return
         first = self._pairs.size + np.cumsum(found.widths) - found.widths
@@ -152,9 +168,9 @@ class Index:
         if len(homeless):
             self._bury(self._messages.size - count + homeless)
 
-    def add_few(self, number: int, rows: Sequence[Row], blob_bytes: int) -> None:
-        """The same for a small batch."""
-        self._register(number, len(rows), blob_bytes)
+    def add_few(self, number: int, rows: Sequence[Row], blob_bytes: int, new: int) -> None:
+        """The same for a small batch. `new`: its messages, those included that are done with already."""
+        self._register(number, len(rows), blob_bytes, new, rows[-1].seq if rows else self._last_seq)
         for row in rows:
             assert row.mailboxes, "nobody wants it"
             self.live_bytes += row.size + RECORD_BYTES + MAILBOX_BYTES * len(row.mailboxes)
@@ -292,7 +308,7 @@ class Index:
             self._live[old] -= count
         for name, value in (("batch", number), ("start", found.starts), ("size", found.sizes)):
             self._messages[name][rows] = value
-        self._register(number, len(rows), blob_bytes)
+        self._register(number, len(rows), blob_bytes, 0, self._last_seq)
 
     # --- inside ---
 

@@ -13,8 +13,9 @@ long as its message is in the file, and it always comes later in the log. So if 
 end, an acknowledgement that leaves can have no message left to be about. A batch leaves when nothing in it is live; if
 one message stays for long, `_move` writes the live messages of the oldest batches again at the young end. It begins
 when more than half of the file (and 4 MiB) is dead, or when there are too many tiny batches, so the file stays below
-about three times what is live plus 8 MiB (and the write-ahead log beside it below about 64 MiB and one batch), and each
-byte is rewritten about once for each byte that came in meanwhile. The file never shrinks; its free pages are reused.
+about three times what is live plus 8 MiB and the tail (and the write-ahead log beside it below about 64 MiB and one
+batch), and each byte is rewritten about once for each byte that came in meanwhile. The file never shrinks; its free
+pages are reused.
 (The log-structured file system of Rosenblum and Ousterhout, 1992, section 3.5, with the simplest policy.)
 
 What is guaranteed
@@ -31,6 +32,8 @@ What is guaranteed
 - Cut off is not the same as damaged: if the *end* of the write-ahead log is missing, no one can tell that from a crash
   before it was written. The batches before the cut are there, those behind it are gone without a report. But that the
   file or the whole log is gone is noticed (`lock`), and without its file the log is read as far as it goes.
+- The last batches, the *tail*, stay when all in them is dead (16 384 messages, 4 MiB or 4096 batches, whichever is
+  less; not on a full disk), so that a broker that starts knows the last messages, those it is done with too (`recent`).
 - What lets go of messages can be written on a full disk too: some megabytes are kept in reserve for it (`reserve`).
 - One process at a time; a lock file beside the store says so.
 
@@ -41,18 +44,19 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
 
-from tidings.delivery.batch_codec import Head, pack, scan
-from tidings.delivery.store import Counted, Damage, Record, Recovered, Stored
+from tidings.delivery.batch_codec import Head, heads, pack, scan
+from tidings.delivery.store import Counted, Damage, Recent, Record, Recovered, Stored
 from tidings.errors import StoreError, UsageError
 from tidings.store.sqlite.contents import Contents, Written
-from tidings.store.sqlite.errors import translate, translated
+from tidings.store.sqlite.errors import is_full, translate, translated
 from tidings.store.sqlite.file import SqliteFile
+from tidings.store.sqlite.log_tail import TailLimits
 from tidings.store.sqlite.state import StateChange
 
 BATCH_BYTES_MAX = 512 << 20
@@ -70,6 +74,7 @@ class StoreLimits:
     checkpoint_bytes: int = 4 << 20  # of write-ahead log before `maintain` copies it into the file
     checkpoint_bytes_max: int = 64 << 20  # before `append` does
     reserve_bytes: int = 4 << 20  # of disk, for what makes room on a full one
+    tail: TailLimits = field(default_factory=TailLimits)  # that stays when it is dead
 
 
 class SqliteStore:
@@ -90,7 +95,7 @@ class SqliteStore:
         self._closed = False
 
     def _load(self, db: sqlite3.Connection) -> None:
-        self._contents = Contents.load(db, self._damaged)
+        self._contents = Contents.load(db, self._damaged, self._limits.tail)
 
     # --- the interface ---
 
@@ -101,9 +106,14 @@ class SqliteStore:
                 self._settle()
             records, changes, last_seq = contents.state.prepare(batch, contents.last_seq)
             frees = not any(type(record) is Stored for record in records)
-            self._file.check(frees=frees)
-            oldest = contents.index.first if contents.unsettled else contents.index.dead_until()
-            blob = self._write(records, changes, last_seq, oldest, frees=frees)
+            try:
+                self._file.check(frees=frees)
+                oldest = contents.index.first if contents.unsettled else contents.index.dead_until()
+                blob = self._write(records, changes, last_seq, oldest, frees=frees)
+            except (StoreError, sqlite3.Error, OSError) as error:
+                if is_full(error):
+                    contents.index.tail.clear()  # its place is needed
+                raise
             contents.unsettled.append(Written(contents.newest, blob, records, changes, oldest))
 
     def recover(self) -> Recovered:
@@ -130,6 +140,18 @@ class SqliteStore:
                     raise StoreError("E_STORE_DAMAGED", f"message {seqs[position]} is damaged", position=position)
                 messages.append(message)
             return messages
+
+    def recent(self, count: int, size: int) -> list[Recent]:
+        with self._use:
+            self._settle()
+            found: dict[int, Recent] = {}
+            for number in range(self._contents.newest, self._contents.index.first - 1, -1):
+                blob = self._file.batch(number)
+                for record in heads(blob, size) if blob else ():
+                    found.setdefault(record.seq, record)
+                if len(found) >= count and number <= self._contents.index.last_before_tail:
+                    break
+            return [found[seq] for seq in sorted(found)[-count:]]
 
     def maintain(self) -> bool:
         with self._use:
@@ -188,9 +210,10 @@ class SqliteStore:
         """Dead bytes of the file relative to the limit; at 1 housekeeping is due."""
         index, limits = self._contents.index, self._limits
         live = index.live_bytes + COUNTED_BYTES * len(self._contents.state.counted)
-        waste = (index.disk_bytes - live) / (2 * (limits.slack_bytes + live))
-        connection_limits = index.batches / (2 * (limits.slack_batches + index.disk_bytes // limits.small_bytes))
-        return max(waste, connection_limits)
+        waste = (index.disk_bytes - index.tail.bytes - live) / (2 * (limits.slack_bytes + live))
+        batches = index.batches - len(index.tail)
+        tiny = batches / (2 * (limits.slack_batches + index.disk_bytes // limits.small_bytes))
+        return max(waste, tiny)
 
     def _move(self, size: int) -> None:
         """Rewrite the live messages of the oldest batches, so that these can be deleted."""

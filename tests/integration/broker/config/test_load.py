@@ -12,12 +12,14 @@ from tidings.broker.config.rules import exposed
 from tidings.broker.config.tables import PROTOCOLS, Configuration, LimitsTable
 from tidings.cli.broker import SESSIONS
 from tidings.delivery.policy import Overflow, QueuePolicy
-from tidings.errors import ConfigError
+from tidings.errors import ConfigError, UsageError
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
+from tidings.routing.covering.policies import make_policy
+from tidings.routing.covering.selective import Selective, SelectiveOptions
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -281,6 +283,29 @@ def test_a_network_is_configured(tmp_path: Path) -> None:
     (tmp_path / "secret").unlink()
     with pytest.raises(ConfigError, match=r"network\.secret_file: .* cannot be read"):
         peers_of(found.network, 9)
+
+
+def test_options_of_selective_pruning_reach_the_scheme() -> None:
+    table = NetworkTable(
+        name="n",
+        insecure=True,
+        routing="covering",
+        unicast="link-state",
+        cover_advertisements=True,
+        pruning_phi=0.8,
+        pruning_count_small=2,
+        pruning_window_ms=1000.0,
+        pruning_window_size=50,
+        pruning_bucket_depth=3.0,
+    )
+    settings = table.settings(1)
+    assert settings.selective == SelectiveOptions(0.8, 2, 1000.0, 50, 3.0)
+    assert settings.cover_advertisements
+    policy = make_policy("selective", settings.selective)
+    assert isinstance(policy, Selective)
+    assert (policy.options, policy.window.age_ms, policy.window.size_max) == (settings.selective, 1000.0, 50)
+    with pytest.raises(UsageError, match="phi is a share"):
+        SelectiveOptions(phi=1.5)
 
 
 def test_the_reference_is_up_to_date() -> None:

@@ -4,13 +4,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from hardening.support.certificates import Authority
 
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.http import server
 from tidings.broker.http.server import HttpEndpoint, HttpPage
 from tidings.broker.security.tls import server_context
 from tidings.errors import UsageError
-from tidings.testing.certificates import Authority
 from tidings.testing.local_broker import run, run_plain
 
 PAGES = {"/a": lambda: HttpPage("hello\n"), "/b": lambda: HttpPage("no\n", status=503)}

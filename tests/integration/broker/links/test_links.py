@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 from hardening.network import flaps
+from hardening.support.certificates import Authority
 from hardening.support.links import QUICK, SECRET, BrokerNetwork, eventually
 
 from tidings.broker import log_rate_limit
@@ -35,7 +36,6 @@ from tidings.overlay.link.greeting import Greeting, Refuse
 from tidings.routing.bdrp.scheme import BdrpOptions
 from tidings.routing.control.codec import encode
 from tidings.routing.control.flood import FloodOptions
-from tidings.testing.certificates import Authority
 
 SQUARE = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
 

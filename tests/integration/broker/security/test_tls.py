@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hardening.support.certificates import Authority
 
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.security import users
@@ -17,7 +18,6 @@ from tidings.client import connect
 from tidings.errors import ConfigError, ConnectionLostError, SecurityError
 from tidings.model.destination import DestinationPattern
 from tidings.node.limits import BrokerLimits
-from tidings.testing.certificates import Authority
 from tidings.testing.local_broker import local_broker, run, run_plain
 
 

@@ -51,8 +51,11 @@ def test_a_reduced_demo_ends_with_a_summary_and_a_page(tmp_path: Path) -> None:
     for promised in ("deliveries to 12 desks, none amiss", "90 persistent trades, 0 lost", "predicted", "receivers"):
         assert promised in page
     pictures = re.findall(r'<img src="([^"]+)"', page)
-    assert {"network.svg", "rates.svg", "trace.svg", "recovery.svg", "capacity.svg", "matching.svg"} == set(pictures)
-    assert all((tmp_path / "out" / name).stat().st_size > 500 for name in pictures)
+    shown = {"network", "rates", "trace", "recovery", "capacity", "matching"}
+    assert {f"{name}-light.svg" for name in shown} == set(pictures)
+    dark = re.findall(r'<source srcset="([^"]+)" media="\(prefers-color-scheme:dark\)">', page)
+    assert {f"{name}-dark.svg" for name in shown} == set(dark)
+    assert all((tmp_path / "out" / name).stat().st_size > 500 for name in pictures + dark)
     assert descendants(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
 

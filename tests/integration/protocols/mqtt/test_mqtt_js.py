@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hardening.support.certificates import Authority
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
@@ -16,7 +17,6 @@ from websockets.typing import Subprotocol
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.security.tls import server_context
 from tidings.node.settings import NodeSettings
-from tidings.testing.certificates import Authority
 from tidings.testing.local_broker import BrokerThread
 
 ROOT = Path(__file__).parents[4]

@@ -36,6 +36,31 @@ def test_versions(command: str, offered: str, chosen: str) -> None:
     with_broker(check)
 
 
+@pytest.mark.parametrize(
+    ("offered", "agreed"),
+    [("0,0", "1000,30000"), ("500,0", "1000,500"), ("10,0", "1000,200"), ("60000,0", "1000,30000")],
+)
+def test_heartbeats_are_asked_for_as_often_as_they_are_offered(offered: str, agreed: str) -> None:
+    async def check(here: Place) -> None:
+        raw = await here.raw(StompVersion.V12)
+        await raw.send("CONNECT", {"accept-version": "1.2", "host": "x", "heart-beat": offered})
+        assert (await raw.expect("CONNECTED")).headers["heart-beat"] == agreed
+
+    with_broker(check)
+
+
+def test_a_client_that_promised_heartbeats_and_is_silent_is_disconnected() -> None:
+    async def check(here: Place) -> None:
+        silent, other = await here.raw(StompVersion.V12), await here.raw(StompVersion.V12)
+        for raw, offered in ((silent, "500,0"), (other, "0,0")):
+            await raw.send("CONNECT", {"accept-version": "1.2", "host": "x", "heart-beat": offered})
+            await raw.expect("CONNECTED")
+        assert not (await silent.reader.read()).strip()
+        await other.subscribe("/topic/a")
+
+    with_broker(check)
+
+
 def test_lenient_1_0() -> None:
     """Spaces around headers, CRLF, line ends between frames, no id, destinations instead of ids."""
 
@@ -57,7 +82,7 @@ def test_lenient_1_0() -> None:
 
 def test_in_1_0_nobody_is_waited_for_who_was_promised_no_heart_beats() -> None:
     async def check(here: Place) -> None:
-        for version, beats in ((StompVersion.V10, (0, 0)), (StompVersion.V11, (30_000, 5_000))):
+        for version, beats in ((StompVersion.V10, (0, 0)), (StompVersion.V11, (200, 5_000))):
             raw = await here.client(version, heart_beat="1,5000")
             (connection,) = here.broker.clients.connections.values()
             assert (connection.heartbeat_ms, connection.beat_ms) == beats

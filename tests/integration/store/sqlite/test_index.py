@@ -40,7 +40,7 @@ def test_the_index_keeps_account(steps: list[tuple[Any, ...]]) -> None:
                 if way == "add":
                     index.add(scan(blob), len(blob))
                 else:
-                    index.add_few(max(blobs), outline(len(blob), records)[0], len(blob))
+                    index.add_few(max(blobs), outline(len(blob), records)[0], len(blob), len(records))
                 waiting |= {record.seq: set(record.mailboxes) for record in records}
                 last_seq += len(batch)
             case ("leave", int(mailbox), list(seqs)):

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hardening.contracts.store import check_same
 
 from tidings.delivery.store import Acked, MailboxAdded, MemoryStore, Note, Record, Recovered, Stored
 from tidings.store.sqlite import salvage
 from tidings.store.sqlite.salvage import PAGE_BYTES
 from tidings.store.sqlite.store import SqliteStore
-from tidings.testing.contracts.store import check_same
 
 BATCHES = 40
 

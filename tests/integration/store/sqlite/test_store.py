@@ -11,18 +11,25 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hardening.contracts.store import check_store
 
 from tidings.delivery.store import Acked, MailboxAdded, Note, Store, Stored
 from tidings.errors import StoreError
 from tidings.store.sqlite import file as sqlite_file
 from tidings.store.sqlite import reserve as store_room
 from tidings.store.sqlite import salvage
+from tidings.store.sqlite.log_tail import TailLimits
 from tidings.store.sqlite.state import setting
 from tidings.store.sqlite.store import SqliteStore, StoreLimits
-from tidings.testing import check_store
 
+NO_TAIL = TailLimits(messages=0)
 RESTLESS = StoreLimits(
-    slack_bytes=500, slack_batches=2, small_bytes=500, move_bytes=2000, checkpoint_bytes=1000
+    slack_bytes=500,
+    slack_batches=2,
+    small_bytes=500,
+    move_bytes=2000,
+    checkpoint_bytes=1000,
+    tail=TailLimits(messages=10, bytes=2000, batches=3),
 )  # moves all the time
 
 
@@ -87,7 +94,7 @@ def sizes(folder: Path) -> int:
 
 def test_steady_traffic_reuses_space(tmp_path: Path) -> None:
     """A hundred times what waits at any time goes through; the files do not grow after the first round."""
-    store = SqliteStore(tmp_path / "store.db", StoreLimits(checkpoint_bytes_max=200_000))
+    store = SqliteStore(tmp_path / "store.db", StoreLimits(checkpoint_bytes_max=200_000, tail=NO_TAIL))
     store.append([MailboxAdded(1, "queue:a", "queue")])
     cycle(store, 40)
     before = sizes(tmp_path)
@@ -99,7 +106,7 @@ def test_steady_traffic_reuses_space(tmp_path: Path) -> None:
 
 
 def test_one_old_message_holds_up_a_bounded_amount(tmp_path: Path) -> None:
-    limits = StoreLimits(slack_bytes=50_000, move_bytes=20_000)
+    limits = StoreLimits(slack_bytes=50_000, move_bytes=20_000, tail=NO_TAIL)
     store = SqliteStore(tmp_path / "store.db", limits)
     store.append([MailboxAdded(1, "queue:a", "queue"), MailboxAdded(2, "queue:b", "queue"), Stored(1, b"old", (2,))])
     for _ in range(6):
@@ -114,7 +121,7 @@ def test_one_old_message_holds_up_a_bounded_amount(tmp_path: Path) -> None:
 
 
 def test_many_small_batches_become_few(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.db", StoreLimits(slack_batches=20))
+    store = SqliteStore(tmp_path / "store.db", StoreLimits(slack_batches=20, tail=NO_TAIL))
     store.append([MailboxAdded(1, "queue:a", "queue")])
     for seq in range(1, 151):
         store.append([Stored(seq, b"%d" % seq, (1,))])

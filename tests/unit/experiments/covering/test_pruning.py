@@ -21,10 +21,11 @@ from tidings.experiments.covering.pruning_setup import (
     clusters,
     families,
 )
-from tidings.experiments.covering.pruning_shapes import broken_mobile, broken_policies
+from tidings.experiments.covering.pruning_shapes import broken, broken_mobile, broken_policies
 from tidings.experiments.covering.pruning_sweeps import (
     ALL,
     DEGREES,
+    PHIS,
     PruningSweep,
     SweepRun,
     default_options,
@@ -55,12 +56,21 @@ def test_shapes_can_be_broken(results: dict[str, PruningResult]) -> None:
     assert len(broken_policies(swapped)) >= 4
 
 
+def test_phi_bounds_what_is_in_vain() -> None:
+    options = default_options(0.02, seed=1)
+    rows = {str(phi): {"selective": run(replace(options, phi=phi))} for phi in (0.5, 0.95)}
+    assert broken(PruningSweep.phi, rows) == []
+    said = {phi: sum(one["selective"].nrs_messages.values()) for phi, one in rows.items()}
+    assert said["0.5"] < said["0.95"], "who bears less in vain has more to say"
+
+
 def test_figures_are_drawn(results: dict[str, PruningResult], tmp_path: Path) -> None:
     pair = {name: results[name] for name in ("active", "selective")}
     settings: dict[PruningSweep, tuple[str, ...]] = {
         PruningSweep.unsubscriptions: ("100", "200", "300"),
         PruningSweep.degree: ("10", "30"),
         PruningSweep.clustered: ("scattered", "clustered"),
+        PruningSweep.phi: ("0.5", "0.9"),
     }
     assert pruning_figures.draw(PruningSweep.policies, {"": results}, tmp_path).stat().st_size > 10_000
     for sweep, names in settings.items():
@@ -73,6 +83,9 @@ def test_sweeps_are_of_the_papers_size() -> None:
     assert [one.options.policy for one in sweeps[PruningSweep.policies]] == list(ALL)
     assert {one.setting for one in sweeps[PruningSweep.degree]} == set(map(str, DEGREES))
     assert [one.setting for one in sweeps[PruningSweep.unsubscriptions]] == ["100", "100", "200", "200", "300", "300"]
+    assert [(one.options.policy, one.setting) for one in sweeps[PruningSweep.phi]] == [
+        ("selective", str(phi)) for phi in PHIS
+    ]
     moving = [one.options for one in sweeps[PruningSweep.mobile] if isinstance(one.options, MobileOptions)]
     assert {(one.subscribers, one.hours, one.moves_a_minute) for one in moving} == {(5000, 6.0, 0.0), (5000, 6.0, 60.0)}
 

@@ -1,4 +1,5 @@
 import pytest
+from hardening.support.strategies import conditions, constraints, properties
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,7 +9,6 @@ from tidings.model.selector.evaluate import evaluator
 from tidings.model.selector.parser import parse
 from tidings.model.selector.syntax import Expression, both, either
 from tidings.model.values import Value
-from tidings.testing.strategies import conditions, constraints, properties
 
 Properties = dict[str, Value | None]
 

@@ -1,5 +1,6 @@
 """Kleene's logic over random trees; what each operator means stands in test_jms_examples.py."""
 
+from hardening.support.strategies import arithmetic, conditions, names, properties
 from hypothesis import assume, given
 from hypothesis.strategies import SearchStrategy
 
@@ -19,7 +20,6 @@ from tidings.model.selector.syntax import (
     walk,
 )
 from tidings.model.values import Value
-from tidings.testing.strategies import arithmetic, conditions, names, properties
 
 Properties = dict[str, Value | None]
 

@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from hardening.support.strategies import floats, ints, values
 from hypothesis import given
 
 from tidings.errors import UsageError
@@ -20,7 +21,6 @@ from tidings.model.selector.operations import (
     subtract,
 )
 from tidings.model.values import INT_MAX, INT_MIN, Kind, Value, as_kind, kind, readings
-from tidings.testing.strategies import floats, ints, values
 
 INFINITY = math.inf
 

@@ -1,4 +1,5 @@
 import pytest
+from hardening.support.strategies import token_soup
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ from tidings.model.selector.syntax import (
     walk,
 )
 from tidings.model.values import INT_MIN
-from tidings.testing.strategies import token_soup
 
 A, B, C = map(Identifier, "abc")
 PLUS_1, MINUS_A = (Operator.ADD, Literal(1)), (Operator.SUB, A)

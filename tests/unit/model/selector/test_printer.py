@@ -1,11 +1,11 @@
 import pytest
+from hardening.support.strategies import conditions, token_soup
 from hypothesis import given
 
 from tidings.errors import SelectorError
 from tidings.model.selector.parser import parse
 from tidings.model.selector.printer import to_text
 from tidings.model.selector.syntax import Expression
-from tidings.testing.strategies import conditions, token_soup
 
 
 @pytest.mark.parametrize(

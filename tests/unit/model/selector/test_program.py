@@ -1,4 +1,5 @@
 import pytest
+from hardening.support.strategies import conditions, properties
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,6 @@ from tidings.model.selector.parser import parse
 from tidings.model.selector.program import STACK_MAX, Code, SelectorProgram, assemble
 from tidings.model.selector.syntax import Expression
 from tidings.model.values import Value
-from tidings.testing.strategies import conditions, properties
 
 ONE = bytes((Code.CONST, 2, 2))
 A = bytes((Code.ATTR, 1)) + b"a"

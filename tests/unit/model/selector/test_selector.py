@@ -2,6 +2,7 @@ import pickle
 from typing import Any
 
 import pytest
+from hardening.support.strategies import conditions, properties, token_soup
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from tidings.model.selector import _SAFE_LENGTH, _SAFE_PARENTHESES, DEPTH_MAX, T
 from tidings.model.selector.printer import to_text
 from tidings.model.selector.program import SelectorProgram, run
 from tidings.model.values import Value
-from tidings.testing.strategies import conditions, properties, token_soup
 
 
 def test_the_public_face() -> None:

@@ -1,3 +1,4 @@
+from hardening.support.strategies import arithmetic, conditions
 from hypothesis import given
 
 from tidings.model.selector.syntax import (
@@ -17,7 +18,6 @@ from tidings.model.selector.syntax import (
     walk,
 )
 from tidings.model.values import Kind
-from tidings.testing.strategies import arithmetic, conditions
 
 A, B, C = map(Identifier, "abc")
 

@@ -6,16 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.errors import LimitError, UsageError
+from tidings.errors import UsageError
 from tidings.overlay import effects as fx
-from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPing, Pong, Refuse, Welcome
+from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 from tidings.overlay.link.link_table import (
     LIVE,
     TRANSITIONS,
     LinkState,
     Trigger,
-    transitions_diagram,
-    transitions_table,
 )
 from tidings.overlay.link.machine import Link, LinkOptions
 
@@ -201,7 +199,7 @@ def test_goodbye_and_stop() -> None:
     assert (link.state, link.stop(60.0, "again")) == (LinkState.CLOSED, [])
 
 
-@pytest.mark.parametrize("message", [Welcome(), LinkPing(1), Pong(1), LinkCredit(1), fx.ControlMessage()])
+@pytest.mark.parametrize("message", [Welcome(), LinkPing(1), Pong(1), fx.ControlMessage()])
 def test_what_is_said_out_of_turn_ends_the_link(message: fx.ControlMessage) -> None:
     link = dialling()
     link.start(0.0)
@@ -219,22 +217,6 @@ def test_messages_pass_when_up() -> None:
     assert transmitted(hear(link, 30.0, LinkPing(7))) == [Pong(7)]
 
 
-def test_push_back_and_credit() -> None:
-    link = dialling()
-    bring_up(link)
-    size = link.queue.high_bytes // 2 + 1
-    assert [link.enqueue(size), link.enqueue(size)] == [[], [fx.PushBack(2)]]
-    with pytest.raises(LimitError, match="E_LINK_QUEUE_FULL"):
-        link.enqueue(link.queue.bytes_max)
-    link.queue.take()
-    assert hear(link, 40.0, LinkCredit(size)) == []
-    link.queue.take()
-    assert hear(link, 50.0, LinkCredit(size)) == [fx.ReleaseLink(2)]
-    quarter = link.queue.window_bytes // 4
-    assert link.consumed(quarter - 1) == []
-    assert transmitted(link.consumed(5)) == [LinkCredit(quarter + 4)]
-
-
 def test_hearing_the_peer_is_not_enough() -> None:
     """Its pings prove only that it reaches us."""
     link = dialling()
@@ -247,10 +229,10 @@ def test_hearing_the_peer_is_not_enough() -> None:
     assert now == 6100  # dead_ms after the welcome
 
 
-MESSAGES = [PEER, replace(PEER, version=9), Welcome(), Refuse("E", "e"), Goodbye("g"), LinkPing(1), LinkCredit(9)]
+MESSAGES = [PEER, replace(PEER, version=9), Welcome(), Refuse("E", "e"), Goodbye("g"), LinkPing(1)]
 
 
-@given(st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 11)), max_size=40), st.integers(0, 99))
+@given(st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 10)), max_size=40), st.integers(0, 99))
 def test_whatever_the_peer_does_the_link_stays_alive(steps: list[tuple[float, int]], seed: int) -> None:
     link = dialling(seed)
     out = link.start(0.0)
@@ -261,11 +243,11 @@ def test_whatever_the_peer_does_the_link_stays_alive(steps: list[tuple[float, in
             out = link.step(now, fx.Timer("link to:b"))
         elif choice < len(MESSAGES) and link.state is not LinkState.CONNECTING:
             out = hear(link, now, MESSAGES[choice])
-        elif choice == 8 and link.state is LinkState.CONNECTING:
+        elif choice == 7 and link.state is LinkState.CONNECTING:
             out = link.step(now, fx.Connected(link.connection))
-        elif choice == 9 and link.state is LinkState.GREETING and link.peer and not link.admitted:
+        elif choice == 8 and link.state is LinkState.GREETING and link.peer and not link.admitted:
             out = link.admit(now)
-        elif choice == 10:
+        elif choice == 9:
             out = link.step(now, fx.Lost(link.connection, "cut"))
         else:
             out = hear(link, now, Pong(round(now * 1000))) if link.state in LIVE else []
@@ -310,6 +292,25 @@ def test_every_state_can_be_reached_and_left() -> None:
     assert reached == set(LinkState)
     assert {trigger for row in TRANSITIONS.values() for trigger in row} == set(Trigger)
     assert all(Trigger.STOP in row for state, row in TRANSITIONS.items() if state is not LinkState.CLOSED)
+
+
+def transitions_table() -> str:
+    """The machine as a Markdown table, for docs/networks.md."""
+    lines = ["| state | trigger | next |", "|---|---|---|"]
+    for state, row in TRANSITIONS.items():
+        lines += [f"| {state.name} | {trigger.name}: {trigger.value} | {to.name} |" for trigger, to in row.items()]
+    return "\n".join(lines)
+
+
+def transitions_diagram() -> str:
+    """The machine as a Mermaid state diagram; triggers between the same two states share an arrow."""
+    lines = ["stateDiagram-v2", "    [*] --> DOWN"]
+    for state, row in TRANSITIONS.items():
+        arrows: dict[LinkState, list[str]] = {}
+        for trigger, to in row.items():
+            arrows.setdefault(to, []).append(trigger.name)
+        lines += [f"    {state.name} --> {to.name}: {', '.join(names)}" for to, names in arrows.items()]
+    return "\n".join([*lines, "    CLOSED --> [*]"])
 
 
 def test_the_documentation_prints_this_table() -> None:

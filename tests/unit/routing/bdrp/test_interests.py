@@ -11,14 +11,9 @@ from tidings.matching.graded import GradedGrade
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
-from tidings.routing.bdrp.interests import (
-    Change,
-    InterestEncoding,
-    LocalInterests,
-    decode_change,
-    encode_change,
-    key_proof,
-)
+from tidings.routing.bdrp.advertisement import Change, decode_change, encode_change
+from tidings.routing.bdrp.interests import InterestEncoding, key_proof
+from tidings.routing.bdrp.local_interests import LocalInterests
 
 VECTORS = InterestEncoding()
 ELEMENTS = InterestEncoding(Encoding(grade=GradedGrade()), vectors=False)

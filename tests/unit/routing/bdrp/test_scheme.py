@@ -1,36 +1,45 @@
+from collections import Counter
 from collections.abc import Collection, Mapping
+from typing import TypeAlias
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidings.matching.encoding import Encoding
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
-from tidings.routing.bdrp import scheme as bdrp
-from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_advertisement
+from tidings.routing.bdrp.advertisement import Change, encode_advertisement
+from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.parts import ROW_BYTES_MORE, topic_of
 from tidings.routing.bdrp.scheme import Bdrp, BdrpOptions
 from tidings.routing.control.flood import Flood
 from tidings.routing.control.messages import FloodItem, SchemeMessage, Topic
 from tidings.routing.effects import Deliver, Effect, Report, Route, Send, SetTimer, UnicastTable
 
 ENCODING = InterestEncoding()
+Steps: TypeAlias = list[list[tuple[bool, int]]]
 
 
 class Recorded:
-    """Tables as plain dictionaries."""
+    """Tables as plain dictionaries, with rows counted."""
 
     def __init__(self) -> None:
-        self.rows: dict[int, set[bytes]] = {}
+        self.counted: dict[int, Counter[bytes]] = {}
         self.next_hops: dict[int, int] = {}
 
+    @property
+    def rows(self) -> dict[int, set[bytes]]:
+        return {router: set(rows) for router, rows in self.counted.items()}
+
     def interest(self, router: int, added: Collection[bytes], removed: Collection[bytes]) -> None:
-        rows = self.rows.setdefault(router, set())
-        assert rows.isdisjoint(added)
-        assert rows.issuperset(removed)
-        rows |= set(added)
-        rows -= set(removed)
+        rows = self.counted.setdefault(router, Counter())
+        rows.update(added)
+        rows.subtract(removed)
+        assert min(rows.values(), default=0) >= 0
+        self.counted[router] = +rows
 
     def forget(self, router: int) -> None:
-        del self.rows[router]
+        del self.counted[router]
 
     def routes(self, next_hops: Mapping[int, int]) -> None:
         self.next_hops = dict(next_hops)
@@ -55,7 +64,7 @@ def payload(*names: str, removed: tuple[str, ...] = ()) -> bytes:
     def rows(of: tuple[str, ...]) -> tuple[bytes, ...]:
         return tuple(row for name in of for row in ENCODING.rows(stock(name)))
 
-    return encode_advertisement(Change(rows(names), rows(removed)), ENCODING.form, ENCODING.row_bytes)
+    return encode_advertisement(Change(rows(names), rows(removed)), ENCODING.form, ENCODING.row_bytes, life=1)
 
 
 def test_a_burst_of_subscriptions_is_one_advertisement() -> None:
@@ -132,9 +141,8 @@ def test_other_topics_and_routes() -> None:
     assert tables.next_hops == {7: 2}
 
 
-def test_who_wants_more_than_can_be_told_asks_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bdrp, "WHOLE_BYTES_MAX", 3 * ENCODING.row_bytes + 10)
-    scheme, _ = make()
+def test_who_wants_more_than_can_be_told_asks_for_everything() -> None:
+    scheme, _ = make(BdrpOptions(first_bytes_max=2 * (ENCODING.row_bytes + ROW_BYTES_MORE)))
     scheme.start(0.0)
     scheme.tick(50.0)
     said = []
@@ -143,7 +151,7 @@ def test_who_wants_more_than_can_be_told_asks_for_everything(monkeypatch: pytest
         said.append(scheme.tick(150.0 + 100 * number))
     everything = Change(tuple(ENCODING.rows(Predicate.of())))
     assert [one.payload for one in items(said[2])] == [
-        encode_advertisement(everything, ENCODING.form, ENCODING.row_bytes)
+        encode_advertisement(everything, ENCODING.form, ENCODING.row_bytes, life=1)
     ]
     assert [isinstance(one, Report) for one in said[2]].count(True) == 1
     assert said[3] == [], "all is asked for already"
@@ -152,6 +160,109 @@ def test_who_wants_more_than_can_be_told_asks_for_everything(monkeypatch: pytest
     scheme.unsubscribe(600.0, stock("b"))
     (item,) = items(scheme.tick(650.0))
     assert (item.full, item.payload) == (True, payload("c", "d"))
+
+
+EXACT = InterestEncoding(exact=True)
+SMALL = BdrpOptions(part_bytes_max=400, parts_max=4)
+
+
+def filter_of(number: int) -> Predicate:
+    return Predicate.of(Constraint("stock", Op.EQ, "XYZ"), Constraint("price", Op.GT, number))
+
+
+def pair(options: BdrpOptions) -> tuple[Bdrp, Bdrp, Recorded]:
+    """A scheme that advertises, and one that hears it with its tables."""
+    flood, tables = Flood(1, incarnation=1), Recorded()
+    flood.link_up(0.0, 2)
+    hearing = Bdrp(Flood(2, incarnation=1), EXACT, tables)
+    return Bdrp(flood, EXACT, Recorded(), options), hearing, tables
+
+
+def hear(hearing: Bdrp, said: list[Effect]) -> list[FloodItem]:
+    heard = items(said)
+    for one in heard:
+        hearing.learn(0.0, Deliver(one.topic, 1, one.full, one.payload))
+    return heard
+
+
+def test_many_filters_are_advertised_in_parts_of_bounded_size() -> None:
+    scheme, hearing, tables = pair(SMALL)
+    for number in range(20):
+        scheme.subscribe(0.0, filter_of(number))
+    heard = hear(hearing, scheme.tick(50.0))
+    assert len({one.topic for one in heard}) == len(heard) > 1
+    assert tables.rows[1] == scheme.local_rows() == set(hearing.predicates[1])
+    assert hearing.counts()["rows"] == hearing.counts()["filters"] == len(hearing.predicates[1]) == 20
+    scheme.unsubscribe(60.0, filter_of(3))
+    scheme.subscribe(60.0, filter_of(100))
+    heard = hear(hearing, scheme.tick(110.0))
+    assert len(heard) == 1, "the new one has the room of the old one"
+    assert not heard[0].full
+    assert tables.rows[1] == scheme.local_rows() == hearing.predicates[1]
+
+
+@given(st.lists(st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=30), max_size=12))
+def test_whatever_comes_and_goes_others_know_a_superset_and_mostly_the_same(steps: Steps) -> None:
+    scheme, hearing, tables = pair(SMALL)
+    hear(hearing, scheme.tick(50.0) if scheme.start(0.0) else [])
+    there: Counter[int] = Counter()
+    now = 100.0
+    for step in steps:
+        for comes, number in step:
+            if comes:
+                scheme.subscribe(now, filter_of(number))
+            elif there[number]:
+                scheme.unsubscribe(now, filter_of(number))
+            there[number] += comes or -(there[number] > 0)
+        hear(hearing, scheme.tick(now + 50))
+        now += 100
+        if size_of(scheme.local_rows()) < SMALL.part_bytes_max * SMALL.parts_max // 2:
+            assert tables.rows[1] == scheme.local_rows()
+        else:
+            assert tables.rows[1] in (scheme.local_rows(), EXACT.everything())
+        assert tables.rows[1] == hearing.predicates[1]
+
+
+def size_of(rows: set[bytes]) -> int:
+    return sum(len(one) + ROW_BYTES_MORE for one in rows)
+
+
+def test_parts_of_an_earlier_life_go_with_the_first_of_the_next() -> None:
+    scheme, hearing, tables = pair(SMALL)
+    for number in range(20):
+        scheme.subscribe(0.0, filter_of(number))
+    hear(hearing, scheme.tick(50.0))
+    flood = Flood(1, incarnation=9)
+    flood.link_up(0.0, 2)
+    again = Bdrp(flood, EXACT, Recorded(), SMALL)
+    for number in (19, 7):
+        again.subscribe(0.0, filter_of(number))
+    hear(hearing, again.tick(50.0))
+    assert tables.rows[1] == again.local_rows() == hearing.predicates[1]
+
+
+def test_a_late_first_part_does_not_end_newer_ones() -> None:
+    scheme, hearing, tables = pair(SMALL)
+    scheme.subscribe(0.0, filter_of(0))
+    first = items(scheme.tick(50.0))
+    for number in range(1, 20):
+        scheme.subscribe(60.0, filter_of(number))
+    later = items(scheme.tick(110.0))
+    for one in (*later[1:], *first, *later[:1]):
+        hearing.learn(0.0, Deliver(one.topic, 1, one.full, one.payload))
+    assert tables.rows[1] == scheme.local_rows()
+
+
+def test_a_foreign_part_asks_for_everything_by_a_filter() -> None:
+    scheme, hearing, tables = pair(SMALL)
+    scheme.subscribe(0.0, filter_of(0))
+    hear(hearing, scheme.tick(50.0))
+    strange = encode_advertisement(Change((b"\0filter",)), bytes(8), 0, 1, 2)
+    hearing.learn(0.0, Deliver(topic_of(1), 1, True, strange))
+    assert tables.rows[1] == scheme.local_rows() | EXACT.everything(1)
+    assert hearing.foreign == {1}
+    hearing.learn(0.0, Deliver(topic_of(1), 1, True, encode_advertisement(Change(), EXACT.form, 32, 1, 2)))
+    assert (tables.rows[1], hearing.foreign) == (scheme.local_rows(), frozenset())
 
 
 OTHER = InterestEncoding(Encoding(bits=ENCODING.encoding.bits, hashes=ENCODING.encoding.hashes, key=99))

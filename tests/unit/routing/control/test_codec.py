@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidings.errors import CodecError, UsageError
-from tidings.overlay.link.greeting import Goodbye, Greeting, LinkCredit, LinkPing, Pong, Refuse, Welcome
+from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 from tidings.routing.control.codec import CONTROL_BYTES_MAX, LAYOUTS, decode, encode
 from tidings.routing.control.messages import (
     Congested,
@@ -17,6 +17,7 @@ from tidings.routing.control.messages import (
     FloodSummary,
     Known,
     SchemeMessage,
+    StoreMarks,
     Taken,
     VectorRequest,
     VectorRoute,
@@ -35,7 +36,6 @@ messages: st.SearchStrategy[Control] = st.one_of(
     st.builds(Goodbye, text),
     st.builds(LinkPing, u64),
     st.builds(Pong, u64),
-    st.builds(LinkCredit, u64),
     st.builds(FloodItem, u8, u32, version, u32, st.booleans(), st.binary(max_size=40)),
     st.builds(FloodAck, u8, u32, version),
     st.builds(FloodSummary, st.lists(st.builds(Known, u8, u32, version), max_size=4).map(tuple), st.booleans()),
@@ -44,6 +44,7 @@ messages: st.SearchStrategy[Control] = st.one_of(
     st.builds(SchemeMessage, u8, st.binary(max_size=40)),
     st.builds(Taken, st.lists(u64, max_size=5).map(tuple)),
     st.builds(Congested, st.lists(u32, max_size=5).map(tuple)),
+    st.builds(StoreMarks, u64, u64),
 )
 
 

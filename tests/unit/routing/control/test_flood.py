@@ -10,7 +10,7 @@ from tidings.errors import UsageError
 from tidings.overlay.topology.generate import barabasi_albert
 from tidings.overlay.topology.graph import Graph
 from tidings.routing.control import flood as flood_module
-from tidings.routing.control.flood import Flood, FloodOptions
+from tidings.routing.control.flood import LOG_ITEMS_MAX, LOG_ITEMS_MIN, Flood, FloodOptions
 from tidings.routing.control.messages import FloodAck, FloodItem, FloodSummary, Known, VectorRequest, Version
 from tidings.routing.effects import Deliver, Effect, Report, Send, SetTimer
 
@@ -249,12 +249,17 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert a.receive(0.0, 9, FloodAck(TOPIC, 1, Version(1, 1))) == []  # no neighbour
 
 
-def test_many_differences_become_a_full_state_again() -> None:
-    a, _ = chain()
-    fulls = 0
-    for number in range(200):
-        for message in sent(a.publish(float(number), TOPIC, b"whole", b"d")):
+def fulls(flood: Flood, differences: int, whole: bytes, difference: bytes) -> int:
+    found = 0
+    for number in range(differences + 1):
+        for message in sent(flood.publish(float(number), TOPIC, whole, difference)):
             assert isinstance(message, FloodItem)
-            fulls += message.full
-    assert fulls == 1 + 199 // flood_module.LOG_ITEMS_MAX
+            found += message.full
+    return found
+
+
+def test_many_differences_become_a_full_state_again() -> None:
+    assert fulls(chain()[0], 199, b"whole", b"d") == 1 + 199 // LOG_ITEMS_MIN, "they take more bytes than it"
+    assert fulls(chain()[0], 199, bytes(200), b"d") == 1, "they take fewer"
+    assert fulls(chain()[0], LOG_ITEMS_MAX, b"whole", b"") == 2, "however small they are"
     assert FloodOptions().renew_ms * 2 < FloodOptions().lifetime_ms

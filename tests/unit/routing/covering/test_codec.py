@@ -1,6 +1,7 @@
 from typing import cast
 
 import pytest
+from hardening.support.strategies_model import predicates
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from tidings.routing.covering.messages import (
     Packed,
     Prune,
 )
-from tidings.testing.strategies_model import predicates
 
 u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 advertisements = st.builds(AdvertisementId, u32, u64)

@@ -1,6 +1,7 @@
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
-from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_advertisement
+from tidings.routing.bdrp.advertisement import Change, encode_advertisement
+from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.control.flood import Flood
 from tidings.routing.control.messages import Topic
 from tidings.routing.effects import Deliver, SetTimer

@@ -4,6 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from hardening.support.strategies_model import names, predicates
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +33,6 @@ from tidings.routing.hermes.messages import (
     Untell,
     Verb,
 )
-from tidings.testing.strategies_model import names, predicates
 
 U64 = st.integers(0, 2**64 - 1)
 TEXTS = st.text(max_size=20)

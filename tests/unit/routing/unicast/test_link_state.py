@@ -54,7 +54,7 @@ def test_learning_and_losing_a_neighbour() -> None:
     assert any(isinstance(effect, SetTimer) for effect in told)
     (table,) = installed(router.tick(11.0))
     assert table.routes == {2: Route(2, 3), 5: Route(2, 7)}
-    assert (router.next_hop(5), router.distance(5), router.reverse_path(5)) == (2, 7, 2)
+    assert (router.next_hop(5), router.distance(5)) == (2, 7)
     assert (router.distance(1), router.next_hop(1), router.distance(9)) == (0, None, None)
     assert router.reachable() == [2, 5]
     router.link_up(20.0, 2, cost=1)

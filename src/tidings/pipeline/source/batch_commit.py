@@ -1,0 +1,154 @@
+"""Publication of a batch by the driver: all staged rows become visible in its commit, once, however often it is tried.
+
+Tasks stage rows (`row_writer`) and publish nothing. The driver joins what they staged and publishes it in a transaction
+under a key of the query and the number of the batch, which the broker stores with it. How Spark cut the batch into
+tasks therefore does not matter, nor do speculative or repeated tasks: Spark passes one result for each partition.
+
+    start ──► part 1 ──► … ──► last part       numbers of the commits of batch b: b·2²⁰ + 0, 1, …, 2²⁰ − 1
+
+A batch that is larger than one transaction is published in parts. Its rows are then sorted by content, so that a
+batch that is repeated with other partitions has the same parts, and goes on behind the last that was committed. Every
+commit carries a digest of the whole batch; if a batch that was published in part comes again with other rows, it is
+refused (E_SINK_CHANGED), because no continuation would be right. One transaction needs no such check: what was
+committed first is the batch.
+"""
+
+import asyncio
+import json
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from tidings.client.client import Client
+from tidings.client.factory import connect
+from tidings.errors import ConnectionLostError, LimitError, RemoteError, UsageError
+from tidings.pipeline.source.options import PAUSE_SECONDS, WriteOptions
+
+PARTS = 1 << 20
+COMPLETE = PARTS - 1
+DIGEST_BITS = 128
+ROW_BYTES = 64  # of a message besides its content
+
+
+@dataclass
+class StagedRows(WriterCommitMessage):
+    """The rows of one partition, each encoded by `encode_row`."""
+
+    query: str  # of a stream; empty: a batch write
+    rows: list[bytes]
+    digest: int  # of the rows, whatever their order
+
+
+def encode_row(destination: str, attributes: dict[str, Any], body: bytes) -> bytes:
+    """The row as JSON; equal rows have equal encodings, and decoding makes nothing but plain values."""
+    plain = {key: _tagged(value) if isinstance(value, bytes) else value for key, value in attributes.items()}
+    return json.dumps([destination, plain, _tagged(body)], sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_row(row: bytes) -> tuple[str, dict[str, Any], bytes]:
+    destination, attributes, body = json.loads(row, object_hook=_untagged)
+    return destination, attributes, body
+
+
+def _tagged(value: bytes) -> dict[str, str]:
+    return {"\0": b64encode(value).decode()}  # no attribute has this name
+
+
+def _untagged(found: dict[str, Any]) -> Any:
+    return b64decode(found["\0"]) if "\0" in found else found
+
+
+def digest_of(rows: Sequence[bytes]) -> int:
+    """A number that stands for these rows in any order, and can be added.
+
+    >>> digest_of([b"a", b"b"]) == digest_of([b"b"]) + digest_of([b"a"]) != digest_of([b"a", b"c"])
+    True
+    """
+    hashes = (blake2b(row, digest_size=DIGEST_BITS // 8).digest() for row in rows)
+    return sum(int.from_bytes(one, "big") for one in hashes)
+
+
+class BatchPublisher:
+    """Publishes one batch of a query."""
+
+    def __init__(self, options: WriteOptions, key: str, batch: int, staged: Sequence[StagedRows]) -> None:
+        self._options, self._key, self._base = options, key, batch * PARTS
+        rows = [row for one in staged for row in one.rows]
+        size = sum(len(row) + ROW_BYTES for row in rows)
+        self._parts = [rows]
+        if size > options.transaction_bytes:
+            self._parts = list(parts_of(sorted(rows), options.transaction_bytes))
+        total = sum(one.digest for one in staged) % (1 << DIGEST_BITS)
+        self._digest = f"{total:032x}-{len(rows)}-{options.transaction_bytes}"
+        if len(self._parts) >= COMPLETE:
+            raise LimitError("E_SINK_SIZE", f"a batch can have at most {COMPLETE} transactions: raise transactionBytes")
+
+    def publish(self) -> bool:
+        """Publish what is not published yet; False if all of it was."""
+        return asyncio.run(self._patiently())
+
+    async def _patiently(self) -> bool:
+        """Tries again while the broker cannot be reached, or another driver's commit of this batch is under way."""
+        deadline = time.monotonic() + self._options.access.retry_seconds
+        while True:
+            try:
+                async with connect(self._options.access.url, **self._options.access.arguments()) as client:
+                    return await self._publish(client)
+            except ConnectionLostError:
+                if time.monotonic() > deadline:
+                    raise
+            except RemoteError as error:
+                if error.code != "E_COMMIT_BUSY" or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _publish(self, client: Client) -> bool:
+        done = await self._commit(client, [], 0)
+        if done == COMPLETE:
+            return False
+        last = len(self._parts) - 1
+        for index in range(done, len(self._parts)):
+            number = COMPLETE if index == last else index + 1
+            if number > done:
+                done = await self._commit(client, self._parts[index], number)
+        return True
+
+    async def _commit(self, client: Client, rows: Sequence[bytes], number: int) -> int:
+        """Commit rows under a number of this batch; returns the number that is committed now."""
+        work = client.transaction()
+        await work.begin()
+        for row in rows:
+            destination, attributes, body = decode_row(row)
+            await work.publish(destination, attributes, body, persistent=self._options.persistent, wait=False)
+        if await work.commit(self._key, self._base + number, self._digest):
+            return number
+        stored, digest = work.last_commit
+        if stored - self._base >= COMPLETE:
+            return COMPLETE
+        if stored > self._base and digest != self._digest:
+            reason = f"batch {self._base // PARTS} was published in part, and has other rows now: "
+            remedy = "the query or its source does not repeat a batch; raise transactionBytes above a batch's size"
+            raise UsageError("E_SINK_CHANGED", reason + remedy)
+        return stored - self._base
+
+
+def parts_of(rows: Sequence[bytes], bytes_max: int) -> Iterator[list[bytes]]:
+    """Rows one after the other, in parts of limited size; at least one row each.
+
+    >>> [len(part) for part in parts_of([b"a" * 100, b"b" * 100, b"c" * 100], 400)]
+    [2, 1]
+    """
+    part: list[bytes] = []
+    size = 0
+    for row in rows:
+        if part and size + len(row) + ROW_BYTES > bytes_max:
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += len(row) + ROW_BYTES
+    yield part
