@@ -9,7 +9,7 @@ HARDENING := bench/results/hardening
 NATIVE_SOURCES := $(shell find native -name "*.[ch]pp")
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(NATIVE_SOURCES)
 
-.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan innocent audit crash rolling sim load flaps partition pan hermes covering traces differential docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan innocent audit crash rolling sim load flaps partition congestion pan hermes covering traces differential docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -66,6 +66,10 @@ flaps: setup  ## links that flap and a partition under load, on real sockets (SE
 
 partition: setup  ## cut a network of broker processes in two and heal it, in network namespaces (TIMES=5; as root)
 	$(BIN)/python -m hardening.network.partition $(or $(TIMES),5) $(HARDENING)/partition.json
+
+congestion: setup  ## push-back between brokers: full links and slow subscribers, simulated and real (SEEDS=10000 SECONDS=20)
+	$(BIN)/python -m hardening.simulate.congestion 1 $(or $(SEEDS),10000) --processes $$(nproc) --results $(HARDENING)/congestion.json
+	$(BIN)/python -m hardening.network.slow_subscriber $(or $(SECONDS),20) $(HARDENING)/congestion.json
 
 pan: setup  ## Pan under joins, leaves and crashes: every key must reach the closest node (SEEDS=1000)
 	$(BIN)/python -m hardening.machines.pan 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/pan.json

@@ -51,6 +51,8 @@ COMMANDS = {
     "power failures": "make crash",
     "damaged stores": "make crash",
     "partitions": "make partition",
+    "congestion": "make congestion",
+    "a far slow subscriber": "make congestion",
     "access": "python -m hardening.access.matrix",
     "fuzzing": "make fuzz",
     "threads": "make tsan",

@@ -18,6 +18,7 @@ from tidings.overlay import effects as fx
 from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 from tidings.routing.control.codec import decode
 from tidings.routing.control.messages import (
+    Congested,
     Datagram,
     FloodAck,
     FloodItem,
@@ -87,7 +88,7 @@ class Heard:
                 self.payloads["tracing"][inner] = None
             case Greeting() | Welcome() | Refuse() | Goodbye() | LinkPing() | Pong() | Taken() | StoreMarks():
                 pass  # of links: no payload inside
-            case FloodAck() | FloodSummary() | VectorUpdate() | VectorRequest():
+            case FloodAck() | FloodSummary() | VectorUpdate() | VectorRequest() | Congested():
                 pass  # of routes: no payload inside
             case _:
                 assert_never(message)

@@ -72,6 +72,8 @@ CHANGES = (
     Change("redial_ms_max", 200.0, 1000.0),
     Change("gather_ms", 0.0, 20.0),
     Change("backlog_bytes_max", 8 << 20, 1 << 16),
+    Change("congestion", "drop", "push-back"),
+    Change("far_bytes_max", 64 << 20, 1 << 20, {"congestion": "push-back"}),
     Change("window_bytes", 1 << 20, 1 << 10),
     Change("unsynchronised", "hold", "refuse"),
     Change("coalesce_ms", 20.0, 500.0),

@@ -18,6 +18,7 @@ import contextlib
 import json
 import random
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -45,6 +46,7 @@ BROKERS = 4
 UNDER_WAY_MAX = 50  # publications of one client without a receipt
 PAUSE_SECONDS = 0.012  # of a publisher, between two messages
 PROBE_SECONDS, START_SECONDS, SETTLE_SECONDS = 120.0, 60.0, 60.0
+PATIENCE_SECONDS = 600.0  # of clients, while their broker restarts on a busy machine
 STALL_SECONDS, QUIET_SECONDS = 45.0, 2.0  # without any arrival, what is missing counts as lost; for what comes twice
 EVENT, EVENT_TYPE = "Tick", {"n": "int", "x": "int", "s": "string"}
 WANTS: tuple[tuple[str, Callable[[int, str], bool]], ...] = (  # the second says the same as the first
@@ -129,7 +131,7 @@ class Rolled:
         self.network.start(name)
         deadline = time.monotonic() + START_SECONDS
         waited = [self.network.members[one] for one in ([name] if name else self.names)]
-        while any(member.status() is None for member in waited):
+        while not all(_listens(member.host, member.port) for member in waited):
             ended = self.network.ended()
             assert not ended, f"{self.change.name}: brokers have ended: {ended}"
             assert time.monotonic() < deadline, f"{self.change.name}: a broker does not start"
@@ -150,6 +152,12 @@ class Rolled:
         """Counts interests of brokers that other brokers cannot read."""
         found = [member.status() for member in self.network.members.values()]
         return sum(seen["scheme"].get("foreign", 0) for seen in found if seen is not None)
+
+
+def _listens(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((host, port), 1.0):
+        return True
+    return False
 
 
 async def publish(client: Client, ledger: Ledger, rng: random.Random, stop: asyncio.Event, *, typed: bool) -> None:
@@ -191,7 +199,9 @@ async def readers(rolled: Rolled, ledger: Ledger, *, typed: bool) -> Any:
     async with contextlib.AsyncExitStack() as stack:
         tasks = []
         for place, member in enumerate(members):
-            client = await stack.enter_async_context(connect(member.url(), client_id=f"reader {member.name}"))
+            client = await stack.enter_async_context(
+                connect(member.url(), client_id=f"reader {member.name}", give_up_seconds=PATIENCE_SECONDS)
+            )
             if typed and place == 0:
                 await client.add_type(EVENT, EVENT_TYPE)
             for number in (place, place + 1):
@@ -210,7 +220,8 @@ async def readers(rolled: Rolled, ledger: Ledger, *, typed: bool) -> Any:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                assert isinstance(ended, asyncio.CancelledError | None), f"a subscriber has ended: {ended!r}"
 
 
 async def _knows(client: Client) -> bool:
@@ -230,7 +241,9 @@ async def work(rolled: Rolled, due: int) -> Ledger:
         await stack.enter_async_context(readers(rolled, ledger, typed=typed))
         writers = []
         for member in rolled.network.members.values():
-            writer = await stack.enter_async_context(connect(member.url(), client_id=f"writer {member.name}"))
+            writer = await stack.enter_async_context(
+                connect(member.url(), client_id=f"writer {member.name}", give_up_seconds=PATIENCE_SECONDS)
+            )
             if typed:
                 await writer.advertise_type(EVENT)
             writers.append((member.router, writer))

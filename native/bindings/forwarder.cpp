@@ -191,20 +191,21 @@ void bind_network(nb::class_<PyForwarder>& type) {
     type.def(
             "join_network",
             [](PyForwarder& self, uint32_t router, bool flooding, bool hands_up, uint32_t broadcast_above,
-               uint8_t hops_max, size_t backlog_bytes_max, bool vectors, uint32_t bits, uint32_t hashes, uint64_t key,
-               bool graded) {
+               uint8_t hops_max, size_t backlog_bytes_max, size_t far_bytes_max, bool vectors, uint32_t bits,
+               uint32_t hashes, uint64_t key, bool graded) {
                 NetworkOptions options{.router = router,
                                        .flooding = flooding,
                                        .hands_up = hands_up,
                                        .broadcast_above = broadcast_above,
                                        .hops_max = hops_max,
-                                       .backlog_bytes_max = backlog_bytes_max};
+                                       .backlog_bytes_max = backlog_bytes_max,
+                                       .far_bytes_max = far_bytes_max};
                 self.forwarder.join(options, Interests(vectors, bits, hashes, key,
                                                        graded ? Grade::Graded : Grade::Plain, process_seed()));
             },
             nb::arg("router"), nb::arg("flooding"), nb::arg("hands_up"), nb::arg("broadcast_above"),
-            nb::arg("hops_max"), nb::arg("backlog_bytes_max"), nb::arg("vectors"), nb::arg("bits"), nb::arg("hashes"),
-            nb::arg("key"), nb::arg("graded"))
+            nb::arg("hops_max"), nb::arg("backlog_bytes_max"), nb::arg("far_bytes_max"), nb::arg("vectors"),
+            nb::arg("bits"), nb::arg("hashes"), nb::arg("key"), nb::arg("graded"))
         .def(
             "interest",
             [](PyForwarder& self, uint32_t router, const std::vector<nb::bytes>& added,
@@ -238,6 +239,20 @@ void bind_network(nb::class_<PyForwarder>& type) {
             "link_waiting",
             [](PyForwarder& self, uint32_t neighbour) { return self.forwarder.network().waiting(neighbour); },
             nb::arg("neighbour"))
+        .def(
+            "congestion",
+            [](PyForwarder& self) {
+                return std::make_pair(self.forwarder.output_queues().congestion.here(),
+                                      self.forwarder.network().full_links());
+            },
+            "Whether subscribers here do not keep up with what other brokers send, and the neighbours whose links do "
+            "not.")
+        .def(
+            "set_congested",
+            [](PyForwarder& self, const std::vector<uint32_t>& routers) {
+                self.forwarder.network().set_congested(routers);
+            },
+            nb::arg("routers"), "Publishers of messages for these destinations wait from now on, and for no others.")
         .def(
             "destinations",
             [](PyForwarder& self, nb::bytes message) { return self.forwarder.destinations(view_of(message)); },

@@ -57,6 +57,9 @@ private:
     }
     static nb::object record(const MemoryShort& e) { return make<MemoryShort>("MemoryShort", e.connection); }
     static nb::object record(const OutputRoom& e) { return make<OutputRoom>("OutputRoom", e.connection); }
+    static nb::object record(const CongestionChanged& e) {
+        return make<CongestionChanged>("CongestionChanged", e.connection);
+    }
     static nb::object record(const ClockDrift& e) { return make<ClockDrift>("ClockDrift", e.connection, e.sent_ms); }
     static nb::object record(const RemoteMessage& e) {
         return make<RemoteMessage>("RemoteMessage", e.connection, e.expires_ms, to_bytes(e.message), e.sinks);

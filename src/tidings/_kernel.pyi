@@ -711,7 +711,7 @@ class Forwarder:
 
     def stomp_types(self, rules: Sequence[tuple[str, bool, str, int]]) -> None: ...
 
-    def join_network(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
+    def join_network(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, far_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
 
     def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None:
         """
@@ -728,6 +728,16 @@ class Forwarder:
     def unlink(self, neighbour: int) -> None: ...
 
     def link_waiting(self, neighbour: int) -> int: ...
+
+    def congestion(self) -> tuple[bool, list[int]]:
+        """
+        Whether subscribers here do not keep up with what other brokers send, and the neighbours whose links do not.
+        """
+
+    def set_congested(self, routers: Sequence[int]) -> None:
+        """
+        Publishers of messages for these destinations wait from now on, and for no others.
+        """
 
     def destinations(self, message: bytes) -> list[int]: ...
 

@@ -98,7 +98,8 @@ class Membership:
 
     def release_held(self) -> dict[str, Any]:
         """Give what is held since the store was replaced to the subscribers there are now."""
-        held = self.network().copies_held
+        network = self._broker.view().engine.network()
+        held = 0 if network is None else network.copies_held
         if not held:
             raise UsageError("E_NOTHING_HELD", "this broker holds no messages since its store was replaced")
         self._broker.step(ReleaseHeld())

@@ -137,6 +137,13 @@ class ClockDrift(NamedTuple):
     sent_ms: int
 
 
+class CongestionChanged(NamedTuple):
+    """A subscriber or a link became full of what other brokers send, or has room again; `congestion` says what is full
+    now."""
+
+    connection: int
+
+
 class RemoteMessage(NamedTuple):
     """A message of another broker, not persistent, that mailboxes here want."""
 
@@ -176,4 +183,4 @@ ConnectionEvent: TypeAlias = (
     | OutputRoom
     | ClockDrift
 )
-PlaneEvent: TypeAlias = MessageEvent | ConnectionEvent
+PlaneEvent: TypeAlias = MessageEvent | ConnectionEvent | CongestionChanged

@@ -48,6 +48,7 @@ class NetworkShape:
     broadcast_above: int = 0  # destinations; 0: never broadcast
     hops_max: int = 32
     backlog_bytes_max: int = 8 << 20
+    far_bytes_max: int = 0  # of other brokers that a full sink takes beyond its limit; 0: none, and nobody waits
     vectors: bool = True  # rows are vectors; otherwise sets of elements
     bits: int = 256
     hashes: int = 7
@@ -81,6 +82,7 @@ class Forwarder(_kernel.Forwarder):
             network.broadcast_above,
             network.hops_max,
             network.backlog_bytes_max,
+            network.far_bytes_max,
             network.vectors,
             network.bits,
             network.hashes,

@@ -24,6 +24,7 @@ from tidings.errors import RemoteProtocolError
 from tidings.kernel.events import (
     Acknowledged,
     ClockDrift,
+    CongestionChanged,
     ConnectionEvent,
     ControlFrame,
     CreditGiven,
@@ -327,6 +328,9 @@ class Engine:
             node.publishing.entered(now.wall_ms, event)
         elif isinstance(event, RemoteMessage):
             node.publishing.arrived(event)
+        elif isinstance(event, CongestionChanged):
+            assert node.network is not None
+            node.network.congestion.change()
         elif isinstance(event, Relayed):
             node.publishing.relayed(now.wall_ms, event)
         elif (client := self._clients.by_connection.get(event.connection)) is not None:

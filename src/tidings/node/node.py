@@ -73,6 +73,7 @@ def _make_network(
     pieces: Pieces,
     journal: Journal,
     service: MailboxService,
+    backpressure: Backpressure,
     incarnation: int,
     rng: Random,
 ) -> Network:
@@ -91,7 +92,7 @@ def _make_network(
     )
     post = EventCustody(journal, service, pieces.events_bytes_max, load_max=pieces.load_messages)
     diversions = Diversions(store_and_forward, service, journal)
-    return Network(plane, settings, store_and_forward, post, held, diversions, incarnation, rng)
+    return Network(plane, settings, store_and_forward, post, held, diversions, backpressure, incarnation, rng)
 
 
 class Node:
@@ -117,7 +118,7 @@ class Node:
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
-            self.network = _make_network(plane, network, pieces, journal, service, incarnation, rng)
+            self.network = _make_network(plane, network, pieces, journal, service, self.backpressure, incarnation, rng)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
         self.delayed = DelayedMessages(plane, service, journal, outbox, self.publishing, load_max=pieces.load_messages)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)

@@ -89,6 +89,12 @@ class NetworkPlane(Plane, TrackingPlane, Protocol):
 
     def unlink(self, neighbour: int) -> None: ...
 
+    def congestion(self) -> tuple[bool, list[int]]:
+        """Reports whether subscribers here do not keep up with other brokers, and the neighbours whose links do not."""
+
+    def set_congested(self, routers: Sequence[int]) -> None:
+        """Publishers of messages for these destinations wait from now on, and for no others."""
+
     def link_waiting(self, neighbour: int) -> int:
         """Bytes that wait for a link."""
 

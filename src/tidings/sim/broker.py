@@ -35,7 +35,9 @@ from tidings.sim.host import WRITE_MS, Host
 from tidings.sim.stomp_client import StompClient, stomp_frame
 
 TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
+SOCKET_MS = 5.0  # of its rate, that the socket of a link takes at a time
 RATE_MS = 20.0  # over which admission control measures
+SOCKET = "socket "  # timers: the socket of a link takes more
 READ = "read "  # timers: go on to read from a client that admission control has slowed down
 DELIVERIES_MAX = 1_000_000  # nothing becomes a dead letter, however often its consumers go away
 EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
@@ -61,6 +63,7 @@ class Sizes:
     take_bytes: int = TAKE_BYTES  # of one write to a client
     output_bytes_max: int = 1 << 20
     memory_bytes_max: int = 256 << 20
+    link_bytes_ms: float | None = None  # that the socket of a link takes in a millisecond; None: all there is
     requests_max: int = REQUESTS_MAX
     settings: NodeSettings = field(default_factory=lambda: NodeSettings(deliveries_max=DELIVERIES_MAX))
     rate_allowed: float | None = None  # messages a second by admission control; None: there is none
@@ -162,6 +165,10 @@ class SimBroker:
                 return self._read(now)
             case fx.Timer(name="resolve"):
                 return self._resolve(now)
+            case fx.Timer(name=name) if name.startswith(SOCKET):
+                if (socket := self._links.get(name.removeprefix(SOCKET))) is not None:
+                    self.forwarder.set_writable(socket, True)
+                return self._finish(now)
             case fx.Timer(name=name) if name.startswith(READ):
                 if (client := self.clients.get(int(name.removeprefix(READ)))) is not None:
                     client.paused = False
@@ -389,13 +396,18 @@ class SimBroker:
                 else:
                     self.forwarder.set_writable(number, False)
                     continue
-                if self.forwarder.output_bytes(number):
+                if self.forwarder.output_bytes(number) and (number not in names or self.sizes.link_bytes_ms is None):
                     self.forwarder.set_writable(number, True)
         return some
 
     def _transmit(self, now: float, connection: str, number: int) -> None:
-        data = self.forwarder.take(number, TAKE_BYTES, self._now(now).wall_ms)
+        rate = self.sizes.link_bytes_ms
+        size = TAKE_BYTES if rate is None else max(1, int(rate * SOCKET_MS))
+        data = self.forwarder.take(number, size, self._now(now).wall_ms)
         self._out.append(fx.Transmit(connection, data))  # type: ignore[arg-type]  # bytes, not messages
+        if rate is not None:
+            self.forwarder.set_writable(number, False)
+            self._out.append(fx.SetTimer(SOCKET + connection, now + len(data) / rate))
 
     def _end(self, now: float, connection: int) -> None:
         """The broker closes a client's connection, once its last words are written."""

@@ -108,6 +108,10 @@ struct ClockDrift {
     int64_t sent_ms;
 };
 
+struct CongestionChanged {
+    uint32_t connection;
+};
+
 struct RemoteMessage {
     uint32_t connection;
     int64_t expires_ms;
@@ -130,7 +134,7 @@ struct Relayed {
 
 using Event = std::variant<ControlFrame, Published, PublishedToRouters, PublishedToScheme, Transacted, PublishCheck,
                            Acknowledged, CreditGiven, FrameError, SlowConsumer, MessagesDropped, MemoryShort,
-                           OutputRoom, ClockDrift, RemoteMessage, Relayed>;
+                           OutputRoom, ClockDrift, CongestionChanged, RemoteMessage, Relayed>;
 
 class Events {
 public:

@@ -413,6 +413,7 @@ private:
             const bool persistent = entry.message.flags & MessageView::Persistent;
             if (network_->hands_up() && !persistent) return hand_up<PublishedToScheme>(number, entry);
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
+            network_->hold_back(routers, number);
             if (persistent && !routers.empty() && network_->partitions())
                 return hand_up<PublishedToRouters>(number, entry, routers);
             elsewhere = !routers.empty();

@@ -32,6 +32,7 @@ struct NetworkOptions {
     uint8_t hops_max = 32;                     // links that a message may cross
     size_t backlog_bytes_max = 8 << 20;        // of what waits for one link
     size_t output_bytes_max = 256 << 10;       // of what is ahead of a heartbeat
+    size_t far_bytes_max = 0;                  // a full sink takes this of other brokers beyond its limit
     size_t frame_bytes_max = size_t{2} << 30;  // whatever another broker takes from its clients must pass
 };
 
@@ -51,7 +52,9 @@ public:
     Network(const NetworkOptions& options, Interests interests, OutputQueues& out)
         : interests(std::move(interests)),
           options_(options),
-          out_(out) {}
+          out_(out) {
+        out.congestion.far_bytes_max = options.far_bytes_max;
+    }
 
     // ---- tables
 
@@ -81,6 +84,25 @@ public:
         return sink.backlog_bytes + out_.at(sink.connection).output.size();
     }
 
+    // A publisher waits whose message is for a congested destination.
+    void hold_back(const std::vector<uint32_t>& routers, uint32_t publisher) {
+        if (!out_.congestion.any() || publisher == OutputQueues::nobody || options_.flooding) return;
+        for (const uint32_t router : routers)
+            if (out_.congestion.holds(router, publisher)) out_.hold_up(out_.at(publisher));
+    }
+
+    void set_congested(const std::vector<uint32_t>& routers) {
+        for (const uint32_t publisher : out_.congestion.set(routers)) out_.unblock(publisher);
+    }
+
+    // Neighbours whose links are full of what other brokers send.
+    std::vector<uint32_t> full_links() {
+        std::vector<uint32_t> full;
+        for (const auto& [neighbour, sink] : links_)
+            if (out_.sink_at(sink).congested) full.push_back(neighbour);
+        return full;
+    }
+
     // ---- messages
 
     // The other routers that want a message that enters the network here; valid until the next call.
@@ -94,6 +116,7 @@ public:
 
     void enter(const MessageView& message, const std::vector<uint32_t>& routers, uint32_t publisher, int64_t now_ms) {
         if (routers.empty()) return;
+        hold_back(routers, publisher);
         const auto hops = static_cast<uint8_t>(options_.hops_max - 1);
         if (options_.flooding) {
             recent_.add(bytes_of(message.id));

@@ -10,6 +10,7 @@
 namespace tidings {
 
 struct ForwarderOptions {
+    static constexpr size_t answers_bytes_max = 64 << 10;  // of output above its limit before its client must read
     size_t output_bytes_max = 1 << 20;    // a connection's output beyond this goes to its sinks' backlogs
     size_t memory_bytes_max = 256 << 20;  // output, backlogs, input and events together
     size_t login_frame_bytes_max = 64 << 10;

@@ -8,6 +8,7 @@
 
 #include "tidings/codec/batch.hpp"
 #include "tidings/codec/frames.hpp"
+#include "tidings/forwarding/congestion.hpp"
 #include "tidings/forwarding/connection_table.hpp"
 #include "tidings/forwarding/drop_notices.hpp"
 #include "tidings/forwarding/events.hpp"
@@ -24,8 +25,6 @@ namespace tidings {
 class OutputQueues {
 public:
     static constexpr uint32_t nobody = UINT32_MAX;
-    static constexpr size_t answers_bytes_max = 65'536;  // of output above its limit, before its client must read first
-
     explicit OutputQueues(const ForwarderOptions& options) : options(options) {}
 
     // ---- connections
@@ -42,11 +41,11 @@ public:
         Connection& connection = at(number);
         if (!connection.direct.empty()) throw UsageError{"E_CONNECTION_SINKS", "the connection still has sinks"};
         held_bytes_ -= connection.output.size() + connection.tail.size() + connection.parked_bytes;
-        std::erase(dirty_, number);
-        std::erase(resumable_, number);
+        std::erase(dirty_, number), std::erase(resumable_, number);
         std::erase(memory_waiters_, number);
         if (connection.pushed_back)
             for (Sink& sink : sinks_) std::erase(sink.waiters, number);
+        congestion.forget(number);
         prelogin_memory.free(connection, connection.tail.size());
         partial_frames.end(connection);
         connections_.close(number);
@@ -231,8 +230,7 @@ public:
         connection.moved_ms = now_ms;
         if (bytes) connection.written_ms = now_ms, connection.unread_notices = 0;
         held_bytes_ -= bytes;
-        stats.sent_bytes += bytes;
-        stats.writes += bytes > 0;
+        stats.sent_bytes += bytes, stats.writes += bytes > 0;
         for (size_t i = 0; i < connection.backlogged.size();) {
             Sink& sink = sinks_[connection.backlogged[i]];
             pump(sink, connection, now_ms);
@@ -315,13 +313,20 @@ public:
         if (held_bytes() <= options.memory_bytes_max) return;
         if (std::ranges::find(memory_waiters_, number) != memory_waiters_.end()) return;
         memory_waiters_.push_back(number);
-        ++connection.pushed_back;
-        ++stats.pushed_back;
+        hold_up(connection);
     }
 
     void relieve_memory() {
         if (memory_waiters_.empty() || held_bytes() > options.memory_bytes_max / 4 * 3) return;
         for (const uint32_t number : std::exchange(memory_waiters_, {})) unblock(number);
+    }
+
+    void hold_up(Connection& connection) { ++connection.pushed_back, ++stats.pushed_back; }
+
+    void unblock(uint32_t number) {
+        Connection& connection = at(number);
+        --connection.pushed_back;
+        maybe_resumable(connection);
     }
 
     void maybe_resumable(const Connection& connection) {
@@ -330,6 +335,7 @@ public:
     }
 
     const ForwarderOptions options;
+    Congestion congestion;
     PreloginMemory prelogin_memory{options.memory_bytes_max};
     PartialFrames partial_frames{options.memory_bytes_max};
     ForwarderStats stats;
@@ -359,7 +365,7 @@ private:
         sink.backlog_bytes += waiting.bytes();
         held_bytes_ += waiting.bytes();
         sink.backlog.push_back(std::move(waiting));
-        if (sink.full() && sink.policy == Policy::PushBack && publisher != nobody) push_back(sink, publisher);
+        if (sink.full() && sink.policy == Policy::PushBack) push_back(sink, publisher);
         maybe_wake(connection);
     }
 
@@ -367,7 +373,7 @@ private:
     bool make_way(Sink& sink, uint32_t publisher, int64_t now_ms) {
         switch (sink.policy) {
             case Policy::PushBack:
-                if (!sink.stalled && publisher != nobody) return true;  // its publisher is being pushed back
+                if (!sink.stalled && (publisher != nobody || congestion.admits(sink))) return true;  // it waits
                 dropped(sink, sink.stalled ? DropReason::Stalled : DropReason::Far);
                 return false;
             case Policy::DropOldest:
@@ -424,8 +430,7 @@ private:
     }
 
     void added(Connection& connection, size_t bytes) {
-        held_bytes_ += bytes;
-        fresh_bytes_ += bytes;
+        held_bytes_ += bytes, fresh_bytes_ += bytes;
         mark_dirty(connection);
     }
 
@@ -437,16 +442,16 @@ private:
 
     // A client that asks and does not read the answers must read first.
     void maybe_choke(Connection& connection) {
-        if (connection.output.size() > options.output_bytes_max + answers_bytes_max) connection.choked = true;
+        if (connection.output.size() > options.output_bytes_max + options.answers_bytes_max) connection.choked = true;
     }
 
     // ---- back-pressure
 
     void push_back(Sink& sink, uint32_t publisher) {
+        if (publisher == nobody) return congestion.begin(sink, events);
         if (sink.stalled || std::ranges::find(sink.waiters, publisher) != sink.waiters.end()) return;
         sink.waiters.push_back(publisher);
-        ++at(publisher).pushed_back;
-        ++stats.pushed_back;
+        hold_up(at(publisher));
     }
 
     // The driver does not read a connection that must be read ahead.
@@ -457,13 +462,8 @@ private:
     }
 
     void release_waiters(Sink& sink) {
+        congestion.end(sink, events);
         for (const uint32_t number : std::exchange(sink.waiters, {})) unblock(number);
-    }
-
-    void unblock(uint32_t number) {
-        Connection& connection = at(number);
-        --connection.pushed_back;
-        maybe_resumable(connection);
     }
 
     // Publishers wait for memory that is held for sinks that take nothing: these lose their backlog, or their

@@ -53,6 +53,7 @@ struct alignas(64) Sink {
     uint64_t delivered = 0;
     std::string label;  // how its frames begin, in STOMP; empty: it speaks the native protocol
     uint64_t dropped = 0;
+    bool congested = false;                              // full of what other brokers send: publishers there wait
     std::array<uint64_t, drop_reasons.size()> untold{};  // of these, by reason, what its subscriber was not told yet
     size_t backlog_bytes = 0, backlog_bytes_max = 0;
     int64_t moved_ms = 0;           // when something last left the backlog, or began to wait in it

@@ -25,6 +25,7 @@ from tidings.routing.registry import SCHEMES
 from tidings.routing.unicast.protocol import COST_MAX
 
 OVERLAYS = ("static", "pan")
+CONGESTIONS = ("drop", "push-back")
 ENCODINGS = ("graded", "elements", "vectors", "graded-vectors")
 _ENCODING, _LINK = Encoding(), LinkOptions()
 _NETWORK = NetworkSettings(router=1)
@@ -192,6 +193,19 @@ class NetworkTable:
         minimum=1 << 16,
         maximum=1 << 40,
     )
+    congestion: str = setting(
+        "drop",
+        "messages that are not persistent, for a full link or a slow subscriber with policy push-back: drop: those of "
+        "other brokers are dropped and counted; push-back: publishers there wait, along the whole path",
+        choices=CONGESTIONS,
+    )
+    far_bytes_max: int = setting(
+        _NETWORK.far_bytes_max,
+        "with congestion push-back: bytes that a full queue takes of other brokers until their publishers wait; beyond "
+        "that they are dropped and counted",
+        minimum=1 << 16,
+        maximum=1 << 40,
+    )
     window_bytes: int = setting(
         _NETWORK.window_bytes,
         "unacknowledged persistent messages in flight to one peer, in bytes",
@@ -239,6 +253,8 @@ class NetworkTable:
             self.hops_max,
             {peer.router: peer.cost for peer in self.peers if peer.router and peer.cost},
             backlog_bytes_max=self.backlog_bytes_max,
+            push_back=self.congestion == "push-back",
+            far_bytes_max=self.far_bytes_max,
             window_bytes=self.window_bytes,
             link=LinkOptions(beat, 2.5 * beat, 6 * beat, backoff_max_ms=self.redial_ms_max),
             bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),

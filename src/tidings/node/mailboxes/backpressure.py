@@ -21,6 +21,8 @@ class Backpressure:
         self._reasons: dict[int, set[Hashable]] = {}
         self.held: dict[Hashable, set[int]] = {}  # waiting publishers by reason
         self.pushed_back = 0  # times that somebody had to wait for a mailbox
+        self.far_bytes_max = 0  # what a full mailbox takes of other brokers beyond its limit; 0: nothing
+        self.far: set[Mailbox] = set()  # those that are full of it: publishers there wait
 
     def hold(self, connection: int, reason: Hashable) -> None:
         reasons = self._reasons.setdefault(connection, set())
@@ -31,8 +33,14 @@ class Backpressure:
         reasons.add(reason)
         self.held.setdefault(reason, set()).add(connection)
 
+    def hold_far(self, mailbox: Mailbox) -> None:
+        self.far.add(mailbox)
+        self.held.setdefault(mailbox, set())
+
     def release(self, reason: Hashable) -> None:
         """The reason is gone: let those go for whom it was the last."""
+        if self.far:
+            self.far = {one for one in self.far if one is not reason}
         for connection in self.held.pop(reason, ()):
             reasons = self._reasons[connection]
             reasons.discard(reason)

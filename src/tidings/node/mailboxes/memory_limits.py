@@ -55,6 +55,9 @@ class MemoryLimits:
                 if not mailbox.stalled and publisher is not None:
                     self._backpressure.hold(publisher, mailbox)
                     return True
+                if not mailbox.stalled and mailbox.bytes + size <= limit + self._backpressure.far_bytes_max:
+                    self._backpressure.hold_far(mailbox)
+                    return True
                 reason = "stalled" if mailbox.stalled else "far"
             case SlowPolicy.DROP_OLDEST:
                 while (oldest := mailbox.backlog.first()) is not None:

@@ -13,7 +13,7 @@ backup gives no number twice: what it sends again from there has its old numbers
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
@@ -65,6 +65,14 @@ class TransitItem:
     numbers: CopyNumbers
     todo: set[Router]
     outstanding: int = 0  # copies that are not acknowledged
+
+
+@dataclass(slots=True)
+class TransitLink:
+    """Copies that were sent by a link and not acknowledged."""
+
+    bytes: int = 0
+    copies: dict[int, tuple[TransitItem, tuple[Router, ...]]] = field(default_factory=dict)  # by tag
 
 
 class CopyNumbering:

@@ -57,7 +57,7 @@ class Diversions:
                     mailbox = self._service.mailboxes.queue(queue, may_make=True)
                 except TidingsError:  # no more mailboxes: it waits as before
                     self._refused = True
-                    self._store_and_forward.wait_again(seq, router)
+                    self._store_and_forward.put_away(seq, router, back=True)
                     return
                 offer = self._service.prepare(moved, [mailbox], expires_ms)
                 self._journal.then(MoveWaiting(seq, router, offer))
@@ -66,8 +66,8 @@ class Diversions:
         if error is not None:
             self._refused = True
             self._service.abandon(move.offer)
-            self._store_and_forward.wait_again(move.seq, move.router)
+            self._store_and_forward.put_away(move.seq, move.router, back=True)
             return
         self._service.offer(*move.offer)
-        self._store_and_forward.arrived_elsewhere(move.seq, move.router)
+        self._store_and_forward.put_away(move.seq, move.router, back=False)
         self.moved += 1

@@ -25,6 +25,7 @@ from tidings.model.destination import Destination
 from tidings.node.completions import Copy
 from tidings.node.effects import LinkEffect as DriverEffect
 from tidings.node.encoded_message import expires_ms_of
+from tidings.node.mailboxes.backpressure import Backpressure
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.network.absences import Absences
 from tidings.node.network.copy_numbers import CopyNumbers, new_epoch
@@ -48,7 +49,7 @@ from tidings.node.network.scheme_forwarding import SchemeForwarding
 from tidings.node.network.settings import Dials, NetworkSettings
 from tidings.node.network.store_age import StoreAge
 from tidings.node.network.store_and_forward import StoreAndForward
-from tidings.node.network.tables import NetworkTables
+from tidings.node.network.tables import CongestionTable, NetworkTables
 from tidings.node.observed_plane import InterestChange
 from tidings.node.plane import NetworkPlane
 from tidings.overlay import effects as fx
@@ -58,6 +59,7 @@ from tidings.overlay.pan.messages import Changed, PanAnswered, PanArrived, Unans
 from tidings.routing.bdrp.parts import topic_of
 from tidings.routing.control.codec import decode
 from tidings.routing.control.messages import (
+    Congested,
     Datagram,
     FloodAck,
     FloodItem,
@@ -84,6 +86,7 @@ class Network:
         event_custody: EventCustody,
         held_copies: HeldCopies,
         diversions: Diversions,
+        backpressure: Backpressure,
         incarnation: int,
         rng: Random,
     ) -> None:
@@ -94,8 +97,8 @@ class Network:
         plane.join(settings.shape())
         self._plane, self._rng = plane, rng
         self.clock = LinkClock()
-        self._channels = LinkChannels(plane)
-        self._notes = NetworkNotes()
+        self._channels, self._notes = LinkChannels(plane), NetworkNotes()
+        self.congestion = CongestionTable(plane, settings, backpressure, self._channels)
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self.first_sync = FirstSync(plane, settings, store_and_forward)
         self.store_age = StoreAge()
@@ -294,6 +297,7 @@ class Network:
         self.out += self.first_sync.check(self.flood, self.unicast, self.scheme)
         self.store_and_forward.pump(now_ms)
         self.diversions.settle()
+        self.congestion.settle(self.clock.now, self.links.peers())
         self.scheme_forwarding.settle(now_ms)
 
     def note_types(self, journal: Journal) -> None:
@@ -322,6 +326,7 @@ class Network:
             for peer in self._channels.peers:
                 self._channels.say(peer, self.store_age.marks(peer))
         self.note_interests(journal)
+        self.congestion.change()
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
             for router in [router for router in self.store_and_forward.waiting_for() if router not in known]:
@@ -384,6 +389,7 @@ class Network:
 
     def _link_down(self, peer: Router, silent: bool) -> None:
         self._channels.unlink(peer)
+        self.congestion.link_down(peer)
         self.store_and_forward.link_down(peer)
         self.neighbour_changes.append((False, peer))
         self._routed(self.unicast.link_down(self.clock.now, peer))
@@ -402,6 +408,8 @@ class Network:
         match message:
             case Taken(tags=tags):
                 self.store_and_forward.taken(peer, tags)
+            case Congested(routers=routers):
+                self.congestion.heard(self.clock.now, peer, routers)
             case StoreMarks():
                 if self.store_age.heard(peer, message):
                     self.out.append(self.held_copies.store_is_old(peer))
@@ -424,6 +432,7 @@ class Network:
                 case Install(table=table):
                     self._absences.routed(self.clock.now, self.unicast.reachable())
                     self.diversions.reachable(self.unicast.reachable())
+                    self.congestion.routed(table)
                     self._routed(self.scheme.routed(self.clock.now, table))
                 case Deliver():
                     self._routed(self.scheme.learn(self.clock.now, effect))

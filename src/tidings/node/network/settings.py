@@ -40,6 +40,8 @@ class NetworkSettings:
     costs: Mapping[Router, int] = field(default_factory=dict)  # of links; others cost their measured latency in 0.1 ms
     authenticate: bool = False  # ask the driver whether a peer is who it says
     backlog_bytes_max: int = 8 << 20  # of one link
+    push_back: bool = False  # publishers at other brokers wait for slow subscribers and full links here
+    far_bytes_max: int = 64 << 20  # of other brokers that a full queue takes until these have heard of it
     window_bytes: int = 1 << 20  # of persistent messages that a peer has not acknowledged
     link: LinkOptions = field(default_factory=LinkOptions)
     flood: FloodOptions = field(default_factory=FloodOptions)
@@ -98,6 +100,7 @@ class NetworkSettings:
             self.broadcast_above,
             self.hops_max,
             self.backlog_bytes_max,
+            self.far_bytes_max if self.push_back else 0,
             self.encoding.vectors,
             encoding.bits,
             encoding.hashes,

@@ -20,7 +20,6 @@ long as there is room, like all others.
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from itertools import islice
 
@@ -46,6 +45,7 @@ from tidings.node.network.copy_numbers import (
     CopyNumbering,
     CopyNumbers,
     TransitItem,
+    TransitLink,
     decode_item,
     encode_item,
 )
@@ -58,12 +58,6 @@ KIND = "transit"
 LOAD_MAX = 256
 UNKNOWN: Router = 0  # a destination: whoever wants the message, which is not known yet (first_sync.py)
 EXPIRE_MAX = 10_000  # items that are looked at in one tick
-
-
-@dataclass(slots=True)
-class _Link:
-    bytes: int = 0  # sent and not acknowledged
-    copies: dict[int, tuple[TransitItem, tuple[Router, ...]]] = field(default_factory=dict)  # by tag
 
 
 class StoreAndForward:
@@ -81,14 +75,12 @@ class StoreAndForward:
         dedup: RelayDedup | None = None,
         held: HeldCopies | None = None,
     ) -> None:
-        self.router = router
-        self.destinations_known = True
+        self.router, self.destinations_known = router, True
         self.expired = self.abandoned = self.duplicates = self.no_hops = 0
         self._plane, self._journal, self._service = plane, journal, service
         self._hops_max, self._window_bytes, self._memory_bytes_max = hops_max, window_bytes, memory_bytes_max
-        self._load_max = load_max
         self._box = 0  # the number under which the store keeps items
-        self._seen = dedup or RelayDedup()
+        self._load_max, self._seen = load_max, dedup or RelayDedup()
         self.numbering = CopyNumbering(router)
         self._held = HeldCopies(plane, journal, service, EmptyStoreOptions()) if held is None else held
         self._items: dict[int, TransitItem] = {}
@@ -98,10 +90,9 @@ class StoreAndForward:
         self._todo: dict[Router, OrderedDict[int, None]] = {}  # by destination, in order
         self._parked: list[int] = []  # crossed too many links, tried again later
         self._unchecked: list[int] = []  # may have expired, in this round of looking
-        self._links: dict[Router, _Link] = {}
+        self._links: dict[Router, TransitLink] = {}
         self._next_hops: Mapping[Router, Router] = {}
-        self._next_tag = 1
-        self._memory_bytes = 0
+        self._next_tag, self._memory_bytes = 1, 0
 
     def __len__(self) -> int:
         """The number of messages in transit."""
@@ -256,8 +247,7 @@ class StoreAndForward:
         """The store has brought these; the others are not ours."""
         ours = {seq: messages.pop(seq) for seq in list(messages) if seq in self._unread or seq in self._items}
         for seq, blob in ours.items():
-            item = self._items.get(seq)
-            if item is not None and item.message is None:
+            if (item := self._items.get(seq)) is not None and item.message is None:
                 item.message = decode_item(blob)[0]
                 self._memory_bytes += item.size
         if self._unread:
@@ -287,7 +277,7 @@ class StoreAndForward:
     # --- the network ----------------------------------------------------------------------------------------------
 
     def link_up(self, neighbour: Router) -> None:
-        self._links[neighbour] = _Link()
+        self._links[neighbour] = TransitLink()
 
     def link_down(self, neighbour: Router) -> None:
         link = self._links.pop(neighbour, None)
@@ -331,20 +321,19 @@ class StoreAndForward:
                 taken.append((seq, item.message, item.expires_ms))
         return taken
 
-    def wait_again(self, seq: int, router: Router) -> None:
-        if (item := self._items.get(seq)) is not None:
+    def put_away(self, seq: int, router: Router, *, back: bool) -> None:
+        """A message that was taken waits again (`back`), or need not go to the router any more."""
+        item = self._items.get(seq)
+        if item is not None and back:
             self._put_back([(item, (router,))])
-
-    def arrived_elsewhere(self, seq: int, router: Router) -> None:
-        if (item := self._items.get(seq)) is not None:
+        elif item is not None:
             item.todo.discard(router)
             self._maybe_finish(item)
 
     def unpark(self) -> None:
         """About once a second, whatever the wall clock shows, which may be set back: try again what rested."""
         parked, self._parked = self._parked, []
-        rested = [self._items[seq] for seq in parked if seq in self._items]
-        self._put_back([(item, tuple(item.todo)) for item in rested])
+        self._put_back([(item, tuple(item.todo)) for seq in parked if (item := self._items.get(seq)) is not None])
 
     def expire(self, now_ms: int) -> None:
         """About once a second: what waits for who cannot be reached takes no room longer than it is worth having."""
@@ -394,7 +383,7 @@ class StoreAndForward:
             self._done_with(item, (UNKNOWN,))
             self._maybe_finish(item)
 
-    def _send_in_order(self, now_ms: int, hop: Router, link: _Link, routers: list[Router]) -> None:
+    def _send_in_order(self, now_ms: int, hop: Router, link: TransitLink, routers: list[Router]) -> None:
         """Send what waits for any of these routers, which all lie behind this link."""
         waiting = [router for router in routers if router in self._todo]  # an item that expired or is parked left all
         heads = [(next(iter(self._todo[router])), router) for router in waiting]
@@ -412,7 +401,7 @@ class StoreAndForward:
                     self._absent += [one for one in following if self._items[one].message is None]
                 break
 
-    def _send(self, now_ms: int, hop: Router, link: _Link, item: TransitItem) -> bool:
+    def _send(self, now_ms: int, hop: Router, link: TransitLink, item: TransitItem) -> bool:
         if 0 < item.expires_ms <= now_ms:
             self._expire(item)
             return True

@@ -23,6 +23,7 @@ from tidings.model.predicate import Predicate
 from tidings.model.reader import Reader, put_varint
 from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 from tidings.routing.control.messages import (
+    Congested,
     Control,
     Datagram,
     FloodAck,
@@ -122,6 +123,7 @@ PARAMETERS = many("parameters", _group("parameter", lambda name, value: (name, v
 KNOWN = many("known", _group("known", Known, (BYTE, U32, VERSION)))
 ROUTES = many("routes", _group("route", VectorRoute, (U32, VERSION, U32)))
 TAGS = many("tags", U64)
+ROUTERS = many("routers", U32)
 
 Layouts = Mapping[type, tuple[int, tuple[Field, ...]]]
 LAYOUTS: Layouts = {
@@ -140,6 +142,7 @@ LAYOUTS: Layouts = {
     Taken: (64, (TAGS,)),
     Datagram: (65, (U32, U32, BYTE, BYTES)),
     StoreMarks: (66, (U64, U64)),
+    Congested: (67, (ROUTERS,)),
 }
 _SCHEME_MESSAGE = bytes((LAYOUTS[SchemeMessage][0],))
 # Precomputed, because a simulation encodes millions of these.

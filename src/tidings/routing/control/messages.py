@@ -111,6 +111,13 @@ class Datagram(ControlMessage):
     payload: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Congested(ControlMessage):
+    """By way of the sender these destinations are congested, and no others: publishers of messages for them wait."""
+
+    routers: tuple[Router, ...]
+
+
 Control: TypeAlias = (
     Greeting
     | Welcome
@@ -127,4 +134,5 @@ Control: TypeAlias = (
     | Taken
     | StoreMarks
     | Datagram
+    | Congested
 )

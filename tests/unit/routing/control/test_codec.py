@@ -10,6 +10,7 @@ from tidings.errors import CodecError, UsageError
 from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome
 from tidings.routing.control.codec import CONTROL_BYTES_MAX, LAYOUTS, decode, encode
 from tidings.routing.control.messages import (
+    Congested,
     Control,
     FloodAck,
     FloodItem,
@@ -42,6 +43,7 @@ messages: st.SearchStrategy[Control] = st.one_of(
     st.builds(VectorRequest, u32, version, u8),
     st.builds(SchemeMessage, u8, st.binary(max_size=40)),
     st.builds(Taken, st.lists(u64, max_size=5).map(tuple)),
+    st.builds(Congested, st.lists(u32, max_size=5).map(tuple)),
     st.builds(StoreMarks, u64, u64),
 )
 
