@@ -196,6 +196,8 @@ def test_many_filters_are_advertised_in_parts_of_bounded_size() -> None:
     assert len({one.topic for one in heard}) == len(heard) > 1
     assert tables.rows[1] == scheme.local_rows() == set(hearing.predicates[1])
     assert hearing.counts()["rows"] == hearing.counts()["filters"] == len(hearing.predicates[1]) == 20
+    assert (scheme.counts()["advertised"], scheme.counts()["parts"]) == (20, len(heard))
+    assert scheme.counts()["advertised_bytes"] == size_of(scheme.local_rows())
     scheme.unsubscribe(60.0, filter_of(3))
     scheme.subscribe(60.0, filter_of(100))
     heard = hear(hearing, scheme.tick(110.0))
