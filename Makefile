@@ -53,7 +53,6 @@ versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an 
 
 fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSanitizer (SECONDS_EACH=30, STREAMS=20000)
 	RESULTS=$(HARDENING)/fuzz.json scripts/fuzz
-	RESULTS=$(HARDENING)/fuzz.json scripts/fuzz-amqp
 	for target in codecs links configuration segments selectors sockets; do \
 	  $(BIN)/python -m hardening.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json || exit 1; done
 	$(BIN)/python -m hardening.fuzz.amqp $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json
@@ -102,7 +101,7 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	  --junitxml build/tsan/report.xml tests/unit/kernel/test_threads.py; status=$$?; \
 	  $(BIN)/python -m hardening.record $(HARDENING)/threads.json threads --tests build/tsan/report.xml; exit $$status
 
-audit: setup  ## known weaknesses in the locked versions, by a copy of osv.dev's advisories for PyPI (DATABASE=directory)
+audit: setup  ## known weaknesses in the locked versions (DATABASE=copy of osv.dev for PyPI), SQLite, CPython and OpenSSL
 	$(BIN)/python -m hardening.audit $(DATABASE) --results $(HARDENING)/audit.json
 
 docs: setup  ## build the documentation into build/docs, without warnings

@@ -1,6 +1,6 @@
 """The install matrix: builds wheels and tries them in fresh environments outside the checkout.
 
-    python -m bench.install [--python python3.13]... [--extra amqp]... [--wheels build/wheels]
+    python -m bench.install [--python python3.13]... [--extra segments]... [--wheels build/wheels]
 
 One environment for each Python and each extra alone, and one without extras. In each: the imports, the help of every
 command, the tutorial's commands with the wheel instead of the checkout, the messages for what is not installed, and how
@@ -19,17 +19,16 @@ from pathlib import Path
 
 from docs.pages.blocks import ROOT, blocks
 
-EXTRAS = ("", "amqp", "segments", "capacity", "console", "lab", "bench", "pipeline", "all")
+EXTRAS = ("", "segments", "capacity", "console", "lab", "bench", "pipeline", "all")
 OPTIONAL = {  # packages that must be there with an extra; without extras none of them is
     "": set(),
-    "amqp": {"proton"},
     "segments": {"pyarrow"},
     "capacity": {"scipy"},
     "console": {"nicegui", "scipy"},
     "lab": {"matplotlib", "pyarrow", "scipy"},
-    "bench": {"matplotlib", "proton", "pyarrow", "scipy"},
+    "bench": {"matplotlib", "pyarrow", "scipy"},
     "pipeline": {"matplotlib", "pandas", "pyarrow", "pyspark", "scipy"},
-    "all": {"matplotlib", "nicegui", "pandas", "proton", "pyarrow", "pyspark", "scipy"},
+    "all": {"matplotlib", "nicegui", "pandas", "pyarrow", "pyspark", "scipy"},
 }
 INSTALLED_MB_MAX = 125  # without extras; NumPy, which the store needs, is 73 of them
 IDLE_MB_MAX = 90
@@ -55,7 +54,6 @@ print(*sorted(name for name in EXTRA_OF if importlib.util.find_spec(name)))
 """
 REFUSED = {  # package -> command that needs it
     "scipy": "tidings broker --config admission.toml",
-    "proton": "tidings broker --check --config amqp.toml",
     "pyarrow": "tidings lab run quick",
     "nicegui": "tidings console",
     "pyspark": "tidings pipeline run",

@@ -1,16 +1,23 @@
-"""Known weaknesses in the locked versions, looked up in a copy of a database of advisories.
+"""Known weaknesses in the locked versions and in the libraries below them, looked up in copies of advisories.
 
-    python -m hardening.audit DATABASE [--lock requirements-dev.lock] [--results FILE]
+    python -m hardening.audit [DATABASE] [--lock requirements-dev.lock] [--results FILE]
 
 DATABASE is a directory of advisories in the OSV format, a JSON file each, such as osv.dev's export of those for PyPI.
 Nothing is asked over a network, so this works where `pip-audit` does not, and says what was known when the copy was
-made.
+made. Without DATABASE only the libraries are judged that no lock file names: SQLite, CPython and OpenSSL as this
+interpreter has them, by library_advisories.json, which holds what has mattered of them in the same format (ecosystem
+"libraries"; DATABASE may have more of these) and says which cannot be reached here and why. Distributions mend versions
+without another number: the advisory's name is what to look for in their list (`apt changelog libsqlite3-0`).
 """
 
 import argparse
 import json
+import platform
+import re
+import sqlite3
+import ssl
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +29,9 @@ from hardening.record import note
 from tidings.errors import UsageError
 
 _ALL = Version("0.dev0")  # "introduced: 0" means always
+LIBRARIES = Path(__file__).with_name("library_advisories.json")
+PYPI, OF_LIBRARIES = "PyPI", "libraries"
+_LETTERS = re.compile(r"(\d+\.\d+\.\d+)([a-z]{1,2})")  # of OpenSSL before 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,7 @@ class Finding:
     version: Version
     advisory: str
     aliases: tuple[str, ...]
+    unreachable: str = ""  # why it does not matter here
 
 
 def locked(text: str) -> dict[NormalizedName, Version]:
@@ -41,6 +52,13 @@ def locked(text: str) -> dict[NormalizedName, Version]:
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     pairs = (line.partition("==") for line in lines if line)
     return {canonicalize_name(name): Version(version) for name, _, version in pairs}
+
+
+def libraries() -> dict[NormalizedName, Version]:
+    """The libraries that this interpreter runs with."""
+    openssl = ssl.OPENSSL_VERSION.split()[1]
+    versions = {"sqlite": sqlite3.sqlite_version, "cpython": platform.python_version(), "openssl": openssl}
+    return {canonicalize_name(name): _version(text) for name, text in versions.items()}
 
 
 def affects(advisory: Mapping[str, Any], package: NormalizedName, version: Version) -> bool:
@@ -76,53 +94,76 @@ def _within(events: Sequence[Mapping[str, str]], version: Version) -> bool:
 
 
 def _version(text: str) -> Version:
+    """
+    >>> _version("1.1.1w") < _version("1.1.1za") < _version("3.0.0")
+    True
+    """
+    if found := _LETTERS.fullmatch(text):
+        number, letters = found.groups()
+        text = f"{number}.post{sum(ord(letter) - ord('a') + 1 for letter in letters)}"
     return _ALL if text == "0" else Version(text)
 
 
-def advisories(database: Path) -> Iterator[Mapping[str, Any]]:
-    for path in sorted(database.rglob("*.json")):
-        yield json.loads(path.read_bytes())
+def advisories(database: Path) -> list[Mapping[str, Any]]:
+    found = [json.loads(path.read_bytes()) for path in sorted(database.rglob("*.json"))]
+    if not found:
+        raise UsageError("E_AUDIT_DATABASE", f"{database} holds no advisories")
+    return found
 
 
-def packages_of(advisory: Mapping[str, Any]) -> set[NormalizedName]:
+def findings(database: Path | None, lock: Path) -> tuple[int, int, list[Finding]]:
+    """Of all: how many packages and libraries, advisories about them, and findings."""
+    known = [] if database is None else advisories(database)
+    packages = {} if database is None else locked(lock.read_text())
+    read, found = audit(known, packages)
+    below = libraries()
+    more, found_below = audit([*json.loads(LIBRARIES.read_bytes()), *known], below, OF_LIBRARIES)
+    return len(packages) + len(below), read + more, found + found_below
+
+
+def packages_of(advisory: Mapping[str, Any], ecosystem: str = PYPI) -> set[NormalizedName]:
     about = (one.get("package", {}) for one in advisory.get("affected", ()))
-    return {canonicalize_name(one["name"]) for one in about if one.get("ecosystem") == "PyPI"}
+    return {canonicalize_name(one["name"]) for one in about if one.get("ecosystem") == ecosystem}
 
 
-def audit(database: Path, packages: Mapping[NormalizedName, Version]) -> tuple[int, list[Finding]]:
+def audit(
+    known_advisories: Iterable[Mapping[str, Any]],
+    packages: Mapping[NormalizedName, Version],
+    ecosystem: str = PYPI,
+) -> tuple[int, list[Finding]]:
     """Returns the number of advisories about these packages, in any version, and the findings for these versions."""
-    known, read, found = 0, 0, []
-    for advisory in advisories(database):
-        known += 1
-        about = sorted(packages_of(advisory) & packages.keys())
+    read, found = 0, []
+    for advisory in known_advisories:
+        about = sorted(packages_of(advisory, ecosystem) & packages.keys())
         read += bool(about)
         for package in about:
             if affects(advisory, package, packages[package]):
                 aliases = tuple(advisory.get("aliases", ()))
-                found.append(Finding(package, packages[package], advisory["id"], aliases))
-    if not known:
-        raise UsageError("E_AUDIT_DATABASE", f"{database} holds no advisories")
+                unreachable = advisory.get("database_specific", {}).get("unreachable", "")
+                found.append(Finding(package, packages[package], advisory["id"], aliases, unreachable))
     return read, found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("database", type=Path)
+    parser.add_argument("database", type=Path, nargs="?", help="without it, only the libraries are judged")
     parser.add_argument("--lock", type=Path, default=Path("requirements-dev.lock"))
     parser.add_argument("--results", type=Path, help="add a line to this file")
     asked = parser.parse_args(arguments)
     try:
-        packages = locked(asked.lock.read_text())
-        read, found = audit(asked.database, packages)
+        packages, read, found = findings(asked.database, asked.lock)
     except (OSError, ValueError, UsageError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     for one in found:
-        sys.stdout.write(f"{one.package} {one.version}: {one.advisory} {' '.join(one.aliases)}\n")
-    sys.stdout.write(f"{len(packages)} packages, {read} advisories about them, {len(found)} about these versions\n")
+        names = " ".join((one.advisory, *one.aliases))
+        why = f" (does not reach: {one.unreachable})" if one.unreachable else ""
+        sys.stdout.write(f"{one.package} {one.version}: {names}{why}\n")
+    wrong = sum(not one.unreachable for one in found)
+    sys.stdout.write(f"{packages} packages, {read} advisories about them, {wrong} about these versions\n")
     if asked.results:
-        note(asked.results, "audit", packages=len(packages), advisories=read, wrong=len(found))
-    return 1 if found else 0
+        note(asked.results, "audit", packages=packages, advisories=read, wrong=wrong)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ from tidings.model.event_type import EventType
 from tidings.model.message import PRIORITY_DEFAULT, Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
-from tidings.tracking.query.path import Path
+from tidings.tracking.query.path import Path, WhyNot
 '''
 BODIES = {
     ("Subscription", "receive"): "return receive(self._async, timeout, Delivery)",

@@ -3,11 +3,13 @@
 import random
 from collections.abc import Callable
 
-from hardening.contracts.reference_matrix import ReferenceMatrix
-from tidings.kernel.matrix import Matrix, Vectors, as_numbers, as_vectors
+from hardening.contracts.reference_matrix import ReferenceMatrix, as_numbers
+from tidings.kernel.matrix import EncodedMatrix, Vectors, as_vectors
 
 
-def check_matrix(make: Callable[[int], Matrix], rng: random.Random, *, bits: int = 64, steps: int = 60) -> None:
+def check_matrix(
+    make: Callable[[int], EncodedMatrix | ReferenceMatrix], rng: random.Random, *, bits: int = 64, steps: int = 60
+) -> None:
     """Random additions, removals, replacements and drops on `make(bits)` and on the reference, compared after each."""
     matrix, reference = make(bits), ReferenceMatrix(bits)
     vectors = _Vectors(rng, bits)
@@ -33,7 +35,7 @@ def check_matrix(make: Callable[[int], Matrix], rng: random.Random, *, bits: int
         _check_same(matrix, reference, vectors.messages(5))
 
 
-def _check_same(matrix: Matrix, reference: ReferenceMatrix, messages: Vectors) -> None:
+def _check_same(matrix: EncodedMatrix | ReferenceMatrix, reference: ReferenceMatrix, messages: Vectors) -> None:
     assert matrix.match(messages).lists() == reference.match(messages).lists()
     assert matrix.router_count == reference.router_count
     assert matrix.row_count == reference.row_count

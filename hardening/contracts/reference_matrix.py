@@ -2,8 +2,13 @@
 
 import numpy as np
 
-from tidings.kernel.matrix import Answers, Vectors, as_numbers, as_vectors, check_bits, check_router, check_vectors
+from tidings.kernel.matrix import Answers, Vectors, as_vectors, check_bits, check_router, check_vectors
 from tidings.matching.encoding import minimal_vectors
+
+
+def as_numbers(vectors: Vectors) -> list[int]:
+    """The inverse of `as_vectors`."""
+    return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in vectors]
 
 
 class ReferenceMatrix:

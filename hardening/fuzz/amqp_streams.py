@@ -1,21 +1,16 @@
-"""Valid AMQP streams, frame by frame, from which the fuzzing of AMQP starts.
-
-    python -m hardening.fuzz.amqp_streams FOLDER    writes each to a file, for native/fuzz/proton
-
-Such a file begins with two bytes that say how the stream is fed to the engine: see native/fuzz/proton/amqp.cpp.
-"""
+"""Valid AMQP streams, frame by frame, from which the fuzzing of AMQP starts."""
 
 import struct
-import sys
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from proton import (
-    UNDESCRIBED,
+from tidings.protocols.amqp.sasl import AMQP_HEADER, INIT, RESPONSE, SASL_HEADER, amqp_frame, sasl_frame
+from tidings.protocols.amqp.sections import MessageSection, encode
+from tidings.protocols.amqp.wire.types import (
     Array,
-    Data,
     Described,
+    TypeCode,
+    array,
     byte,
     char,
     decimal32,
@@ -32,15 +27,11 @@ from proton import (
     ushort,
 )
 
-from tidings.protocols.amqp.sasl import AMQP_HEADER, INIT, RESPONSE, SASL_HEADER, amqp_frame, sasl_frame
-from tidings.protocols.amqp.sections import MessageSection, encode
-
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 SOURCE, TARGET, COORDINATOR = (ulong(code) for code in (0x28, 0x29, 0x30))
 RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED = (ulong(code) for code in range(0x23, 0x28))
 DECLARE, DISCHARGE, TRANSACTIONAL, ERROR = (ulong(code) for code in (0x31, 0x32, 0x34, 0x1D))
 WHOLE = uint(0xFFFF)
-NOBODY: Any = UNDESCRIBED  # a constant of its own type, which Proton's annotations do not know
 ACCEPT = Described(ACCEPTED, [])
 LOG_IN = (SASL_HEADER, sasl_frame(INIT, [symbol("ANONYMOUS"), b"x"]), AMQP_HEADER)
 
@@ -128,9 +119,9 @@ def values() -> list[bytes]:
     ]
     many += [float32(0.5), 0.25, decimal32(1), decimal64(2), decimal128(b"x" * 16), timestamp(9), UUID(int=5), b"b"]
     arrays: list[Any] = [
-        Array(NOBODY, Data.INT, int32(1), int32(2)),
-        Array(symbol("d"), Data.STRING, "x", "y" * 300),
-        Array(NOBODY, Data.LIST),
+        array(TypeCode.INT, int32(1), int32(2)),
+        Array(TypeCode.STRING, ("x", "y" * 300), symbol("d"), described=True),
+        array(TypeCode.LIST),
     ]
     nested: Any = [[{"k": Described(symbol("x:y"), [Described(ulong(9), {"m": arrays})])}]]
     kept = encode(MessageSection.DELIVERY_ANNOTATIONS, {symbol("d"): 1}) + encode(
@@ -152,7 +143,7 @@ def outcomes() -> list[bytes]:
     """A consumer that decides in every way, and one that looks only."""
     modified = Described(MODIFIED, [True, True, {symbol("x-opt-k"): 1}])
     refused = Described(REJECTED, [Described(ERROR, [symbol("a:b"), "no", {symbol("k"): "v"}])])
-    browse = ["queue://a", None, None, None, None, None, symbol("copy"), None, modified, Array(NOBODY, Data.SYMBOL)]
+    browse = ["queue://a", None, None, None, None, None, symbol("copy"), None, modified, array(TypeCode.SYMBOL)]
     states = (refused, Described(RELEASED, []), modified, Described(RECEIVED, [uint(1), ulong(2)]), _in_transaction())
     return [
         *opened(),
@@ -225,15 +216,3 @@ def plain() -> list[bytes]:
 def conversations() -> dict[str, list[bytes]]:
     said = {"everything": conversation(), "values": values(), "outcomes": outcomes()}
     return said | {"sessions": sessions(), "abrupt": abrupt(), "plain": plain()}
-
-
-def main(folder: str) -> None:
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    for name, frames in conversations().items():
-        for choice, piece in ((0, 255), (1, 60), (3, 7), (6, 40), (2, 20)):
-            (target / f"{name}-{choice}").write_bytes(bytes((choice, piece)) + b"".join(frames))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

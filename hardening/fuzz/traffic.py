@@ -23,6 +23,7 @@ from tidings.routing.control.messages import (
     FloodItem,
     FloodSummary,
     SchemeMessage,
+    StoreMarks,
     Taken,
     Topic,
     VectorRequest,
@@ -84,7 +85,7 @@ class Heard:
                 self.payloads[SCHEMES[number]][inner] = None
             case Datagram(payload=inner):
                 self.payloads["tracing"][inner] = None
-            case Greeting() | Welcome() | Refuse() | Goodbye() | LinkPing() | Pong() | Taken():
+            case Greeting() | Welcome() | Refuse() | Goodbye() | LinkPing() | Pong() | Taken() | StoreMarks():
                 pass  # of links: no payload inside
             case FloodAck() | FloodSummary() | VectorUpdate() | VectorRequest():
                 pass  # of routes: no payload inside

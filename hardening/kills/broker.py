@@ -7,8 +7,9 @@ three in a line (`crash_network`), of which the inner one is hit as well. The si
 way, or, every second time, a lone publisher's one, which it writes in another way (`node.alone`).
 
 What must hold, however often it is killed: the store opens; no message that was confirmed is lost; what comes twice is
-marked as redelivered; what was acknowledged, and is on disk as the broker said, does not come again; a transaction is
-there as a whole or not at all. Publishers and consumers are ordinary clients:
+marked as redelivered; what was acknowledged, and is on disk as the broker said, does not come again; the messages of
+each publisher come in their order; a transaction is there as a whole or not at all. The judge is the simulator's
+(hardening.histories). Publishers and consumers are ordinary clients:
 they connect again by themselves and send again what was not confirmed.
 """
 
@@ -19,18 +20,20 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from hardening.kills.campaign import rounds
+from hardening.kills.ledger import GROUP, Ledger
 from hardening.record import noted, times
 from hardening.support.links import QUICK, SECRET
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.links.links import LinkSettings, Peers
 from tidings.broker.server import Broker
 from tidings.client import Client, Subscription, connect
+from tidings.client.connection.answers import Receipt
 from tidings.errors import TidingsError
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.settings import NodeSettings
@@ -38,9 +41,9 @@ from tidings.protocols.native.frames import FrameType, control
 from tidings.protocols.native.session import NativeSession
 from tidings.store.sqlite.store import SqliteStore
 
-GROUP = 3  # messages of a transaction
 SYNC_EVERY = 10  # acknowledgements, of which it is asked together whether they are on disk
 START_SECONDS = 30.0
+KILLS_PER_STORE = 10
 QUIET_SECONDS = 0.3
 MISSING_SECONDS = 20.0
 context = multiprocessing.get_context("forkserver")
@@ -118,60 +121,21 @@ class BrokerProcess:
     process: "multiprocessing.context.ForkServerProcess" = field(init=False)
 
 
-@dataclass(slots=True)
-class Ledger:
-    """Records what clients were promised, and what they saw."""
-
-    confirmed: set[int] = field(default_factory=set)
-    committed: set[int] = field(default_factory=set)  # groups
-    seen: dict[str, Counter[int]] = field(default_factory=dict)
-    unmarked: list[tuple[str, int]] = field(default_factory=list)
-    sent: int = 0
-    finished: dict[str, set[int]] = field(default_factory=dict)  # acknowledged, and that is on disk
-    came_again: list[tuple[str, int]] = field(default_factory=list)  # of these
-
-    def problems(self) -> list[str]:
-        wrong = [f"{name}: {n} came again without a mark" for name, n in self.unmarked]
-        wrong += [f"{name}: {n} was acknowledged and came again" for name, n in self.came_again]
-        return wrong + self.missing()
-
-    def saw(self, name: str, n: int, *, marked: bool) -> None:
-        seen = self.seen[name]
-        if seen[n] and not marked:
-            self.unmarked.append((name, n))
-        if n in self.finished.get(name, ()):
-            self.came_again.append((name, n))
-        seen[n] += 1
-
-    def figures(self) -> dict[str, int]:
-        finished = sum(map(len, self.finished.values()))
-        return {"confirmed": len(self.confirmed), "acknowledged": finished}
-
-    def missing(self) -> list[str]:
-        wrong = []
-        for name, seen in self.seen.items():
-            if name != "groups":
-                wrong += [f"{name}: {n} was confirmed and is lost" for n in sorted(self.confirmed - seen.keys())]
-        parts: dict[int, set[int]] = {}
-        for n in self.seen.get("groups", ()):
-            parts.setdefault(n // GROUP, set()).add(n)
-        wrong += [f"transaction {group} came in part" for group, part in parts.items() if len(part) != GROUP]
-        wrong += [f"transaction {group} was committed and is lost" for group in self.committed - parts.keys()]
-        return wrong
-
-
 async def publish(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
-    """To a topic with two durable mailboxes on it, many under way."""
+    """To a topic with two durable mailboxes on it: one after the other, many of them not confirmed yet."""
     waiting: set[asyncio.Task[None]] = set()
 
-    async def one(n: int) -> None:
-        receipt = await client.publish("t.x", {"n": n}, bytes(n % 300), persistent=True, wait=False)
+    async def confirmed(n: int, receipt: Receipt) -> None:
         await receipt.confirmed()
         ledger.confirmed.add(n)
 
+    way = f"publisher {id(client)}"
     while not stop.is_set():
         ledger.sent += 1
-        task = asyncio.create_task(one(ledger.sent))
+        n = ledger.sent
+        ledger.ways[n] = way
+        receipt = await client.publish("t.x", {"n": n}, bytes(n % 300), persistent=True, wait=False)
+        task = asyncio.create_task(confirmed(n, receipt))
         waiting.add(task)
         task.add_done_callback(waiting.discard)
         await asyncio.sleep(0 if len(waiting) < 50 else 0.005)
@@ -182,6 +146,7 @@ async def publish_alone(client: Client, ledger: Ledger, stop: asyncio.Event) -> 
     """The same, one at a time."""
     while not stop.is_set():
         ledger.sent += 1
+        ledger.ways[ledger.sent] = "publisher"
         await client.publish("t.x", {"n": ledger.sent}, bytes(ledger.sent % 300), persistent=True, wait=True)
         ledger.confirmed.add(ledger.sent)
 
@@ -202,12 +167,12 @@ async def transact(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
 
 
 async def consume(client: Client, subscription: Subscription, name: str, ledger: Ledger) -> None:
-    ledger.seen.setdefault(name, Counter())
+    ledger.reads(name)
     generation, done = 0, set[int]()  # what was acknowledged by this connection
     asking: set[asyncio.Task[None]] = set()
     async for message in subscription:
         n = int(message.properties["n"])
-        ledger.saw(name, n, marked=message.redelivered)
+        ledger.saw(name, n, marked=message.redelivered, life=message.generation)
         if message.generation != generation:
             generation, done = message.generation, set()
         with suppress(TidingsError):
@@ -265,40 +230,43 @@ async def hurt(directory: Path, kills: int, rng: random.Random, *, alone: bool) 
     return ledger
 
 
-async def quiet(ledger: Ledger) -> None:
+async def quiet(ledger: Ledger, seconds: float | None = None) -> None:
     """Until nothing is missing (or too long has passed for it to come), and a little longer for what comes twice."""
-    for _ in range(int(MISSING_SECONDS / QUIET_SECONDS)):
+    for _ in range(int((seconds or MISSING_SECONDS) / QUIET_SECONDS)):
         if not ledger.missing():
             break
         await asyncio.sleep(QUIET_SECONDS)
     await asyncio.sleep(QUIET_SECONDS)
 
 
-def crash(kills: int, *, kills_per_store: int = 10, seed: int = 1) -> list[Ledger]:
-    """Raises AssertionError with what was broken; returns the ledger of each store."""
+def one_store(kills: int, seed: int, number: int) -> Ledger:
+    """The round of this number: raises AssertionError with what was broken; returns the ledger of its store."""
     context.set_forkserver_preload(["hardening.kills.broker"])
-    rng = random.Random(seed)
-    ledgers = []
-    for done in range(0, kills, kills_per_store):
-        with tempfile.TemporaryDirectory() as directory:
-            alone = done // kills_per_store % 2 == 1
-            ledger = asyncio.run(hurt(Path(directory), min(kills_per_store, kills - done), rng, alone=alone))
-        ledgers.append(ledger)
-        problems = ledger.problems()
-        assert not problems, f"after {done} to {done + kills_per_store} kills, seed {seed}: {problems[:10]}"
-    return ledgers
+    rng = random.Random(f"{seed}/{number}")
+    with tempfile.TemporaryDirectory() as directory:
+        ledger = asyncio.run(hurt(Path(directory), kills, rng, alone=number % 2 == 1))
+    problems = ledger.problems()
+    assert not problems, f"round {number} of {kills} kills, seed {seed}: {problems[:10]}"
+    return ledger
 
 
-def total(ledgers: list[Ledger]) -> dict[str, int]:
-    sums: Counter[str] = Counter()
-    for ledger in ledgers:
-        sums.update(ledger.figures())
-    return dict(sums)
+def crash(kills: int, *, kills_per_store: int = KILLS_PER_STORE, seed: int = 1) -> list[Ledger]:
+    parts = parts_of(kills, kills_per_store)
+    return [one_store(part, seed, number) for number, part in enumerate(parts)]
+
+
+def parts_of(kills: int, each: int) -> list[int]:
+    return [min(each, kills - done) for done in range(0, kills, each)]
 
 
 def main(arguments: list[str]) -> None:
     kills = times(arguments[0]) if arguments else 500
     seed = int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(1 << 32)
     results = arguments[2] if arguments[2:] else None
-    figures = noted(results, "kills of one broker", lambda: total(crash(kills, seed=seed)), kills=kills, seed=seed)
+    name, parts = "kills of one broker", parts_of(kills, KILLS_PER_STORE)
+
+    def run() -> dict[str, int]:
+        return rounds(name, seed, len(parts), lambda number: one_store(parts[number], seed, number).figures())
+
+    figures = noted(results, name, run, kills=kills, seed=seed)
     sys.stdout.write(f"{kills} kills, seed {seed}: nothing lost of {figures['confirmed']:,} confirmed messages\n")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidings.testing.certificates import Authority
+from hardening.support.certificates import Authority
 
 PLAIN = {"encoding_exact": False}  # rows are made of everything, so that the encoding matters
 COVERING = {"routing": "covering"}

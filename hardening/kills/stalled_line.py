@@ -15,10 +15,10 @@ import sys
 import tempfile
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from hardening.kills.broker import BrokerProcess, context
+from hardening.kills.ledger import Ledger
 from hardening.kills.line import NOTED_SECONDS, line
 from hardening.record import noted, times
 from hardening.support.links import eventually
@@ -30,80 +30,53 @@ STOP_SECONDS, BETWEEN_SECONDS, ARRIVE_SECONDS = 3.0, 1.0, 60.0
 UNDER_WAY_MAX = 500  # publications without a receipt
 
 
-@dataclass(slots=True)
-class Arrivals:
-    """The numbered messages of one publisher, in the order of their first arrival."""
-
-    sent: int = 0
-    seen: set[int] = field(default_factory=set)
-    highest: int = 0
-    overtaken: list[int] = field(default_factory=list)
-    unmarked: list[int] = field(default_factory=list)  # came again without a mark
-
-    def saw(self, n: int, *, marked: bool) -> None:
-        if n in self.seen:
-            self.unmarked += [] if marked else [n]
-            return
-        self.seen.add(n)
-        if n < self.highest:
-            self.overtaken.append(n)
-        self.highest = max(self.highest, n)
-
-    def problems(self) -> list[str]:
-        lost = [n for n in range(1, self.sent + 1) if n not in self.seen]
-        wrong = [f"{len(lost)} were confirmed and are lost, the first is {lost[0]}"] if lost else []
-        if self.unmarked:
-            wrong.append(f"{len(self.unmarked)} came again without a mark, the first is {self.unmarked[0]}")
-        if self.overtaken:
-            wrong.append(f"{len(self.overtaken)} came behind newer ones, the first is {self.overtaken[0]}")
-        return wrong
-
-
-async def publish(client: Client, arrivals: Arrivals, stop: asyncio.Event) -> None:
+async def publish(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
     under_way: deque[Receipt] = deque()
     while not stop.is_set():
-        arrivals.sent += 1
-        under_way.append(await client.publish("t.x", {"n": arrivals.sent}, persistent=True, wait=False))
+        ledger.sent += 1
+        ledger.ways[ledger.sent] = "publisher"
+        under_way.append(await client.publish("t.x", {"n": ledger.sent}, persistent=True, wait=False))
         if len(under_way) >= UNDER_WAY_MAX:
             await under_way.popleft().confirmed()
-        elif arrivals.sent % 20 == 0:
+        elif ledger.sent % 20 == 0:
             await asyncio.sleep(0.005)
     for receipt in under_way:
         await receipt.confirmed()
+    ledger.confirmed.update(range(1, ledger.sent + 1))
 
 
-async def consume(subscription: Subscription, arrivals: Arrivals) -> None:
+async def consume(subscription: Subscription, ledger: Ledger) -> None:
     async for message in subscription:
         if n := int(message.properties["n"]):
-            arrivals.saw(n, marked=message.redelivered)
+            ledger.saw("durable", n, marked=message.redelivered, life=message.generation)
         with suppress(TidingsError):
             await message.ack()
 
 
-async def stall(folder: Path, rounds: int, rng: random.Random) -> Arrivals:
+async def stall(folder: Path, rounds: int, rng: random.Random) -> Ledger:
     brokers = line(folder, 4)
     for broker in brokers:
         await asyncio.to_thread(broker.start)
     reader = await connect(f"tidings://127.0.0.1:{brokers[0].port}", client_id="r")
     writer = await connect(f"tidings://127.0.0.1:{brokers[3].port}", client_id="w")
-    arrivals, probe, stop = Arrivals(), asyncio.Event(), asyncio.Event()
+    ledger, probe, stop = Ledger(), asyncio.Event(), asyncio.Event()
     subscription = await reader.subscribe("t.*", durable="d", ack="client", window=1000)
     await eventually(lambda: _way_known(writer, subscription, probe), 60)
     await asyncio.sleep(NOTED_SECONDS)
-    reading = asyncio.create_task(consume(subscription, arrivals))
-    writing = asyncio.create_task(publish(writer, arrivals, stop))
+    reading = asyncio.create_task(consume(subscription, ledger))
+    writing = asyncio.create_task(publish(writer, ledger, stop))
     for _ in range(rounds):
         await _one_round(brokers, rng.choice(brokers[2:]))
     stop.set()
     await writing
-    await eventually(lambda: _all_there(arrivals), ARRIVE_SECONDS)
+    await eventually(lambda: _all_there(ledger), ARRIVE_SECONDS)
     for client in (reader, writer):
         await client.close()
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
     for broker in brokers:
         broker.kill()
-    return arrivals
+    return ledger
 
 
 async def _one_round(brokers: list[BrokerProcess], killed: BrokerProcess) -> None:
@@ -129,18 +102,18 @@ async def _way_known(writer: Client, subscription: Subscription, probe: asyncio.
     return probe.is_set()
 
 
-async def _all_there(arrivals: Arrivals) -> bool:
-    return len(arrivals.seen) == arrivals.sent
+async def _all_there(ledger: Ledger) -> bool:
+    return not ledger.missing()
 
 
-def stalled_line(rounds: int, *, seed: int = 1) -> Arrivals:
+def stalled_line(rounds: int, *, seed: int = 1) -> Ledger:
     """Raises AssertionError with what was broken."""
     context.set_forkserver_preload(["hardening.kills.broker"])
     with tempfile.TemporaryDirectory() as directory:
-        arrivals = asyncio.run(stall(Path(directory), rounds, random.Random(seed)))
-    problems = arrivals.problems()
-    assert not problems, f"{rounds} rounds, seed {seed}, {arrivals.sent} messages: {problems}"
-    return arrivals
+        ledger = asyncio.run(stall(Path(directory), rounds, random.Random(seed)))
+    problems = ledger.problems()
+    assert not problems, f"{rounds} rounds, seed {seed}, {ledger.sent} messages: {problems[:10]}"
+    return ledger
 
 
 def main(arguments: list[str]) -> None:

@@ -3,9 +3,10 @@
 The truth is central: all subscriptions, what was published where, what the broker promised of it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
+from hardening.histories import overtaken
 from hardening.simulate.clients import Group, Mailbox
 from tidings.model.destination import DestinationPattern
 from tidings.model.predicate import Predicate
@@ -107,17 +108,16 @@ def order_per_publisher(brokers: Brokers, mailboxes: Iterable[Mailbox], calm: se
     readers = [(one.router, one.order, f"subscriber {one.number}") for one in brokers.subscribers]
     readers += [(one.router, one.first_given(), one.name) for one in mailboxes]
     for router, order, name in readers:
-        last: dict[tuple[int, bool], int] = {}
-        for id in dict.fromkeys(order):
+
+        def place(id: bytes, router: int = router) -> tuple[Hashable, int] | None:
             index, one = places[id]
             ordered = one.router == router or id in calm or (one_way and one.persistent)
             if one.committed is not None or len(one.clients) > 1 or not ordered:
-                continue
-            way = (one.router if one.persistent else id_of_writer(one), one.persistent)
-            if index < last.get(way, -1):
-                before = brokers.publications[last[way]]
-                fail("order-per-publisher", f"{name} at router {router} got {id.hex()} after {before.id.hex()}")
-            last[way] = index
+                return None
+            return (one.router if one.persistent else id_of_writer(one), one.persistent), index
+
+        for late, before in overtaken(dict.fromkeys(order), place):
+            fail("order-per-publisher", f"{name} at router {router} got {late.hex()} after {before.hex()}")
 
 
 def id_of_writer(one: SimulatedPublication) -> int:

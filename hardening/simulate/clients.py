@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from math import inf
 from random import Random
 from typing import Any, NamedTuple
 
+from hardening import histories
+from hardening.histories import Acknowledgement, Delivery
 from tidings.model.codec import ID
 from tidings.model.values import Value
 from tidings.node.requests import Ack, AckMode, Begin, Commit, Credit, Request, Rollback, Subscribe, Sync
@@ -19,16 +20,6 @@ QUEUE = "work"
 CREDIT = 5
 SESSION = 7
 BEGIN, COMMIT, ROLLBACK = 1, 2, 3  # receipts
-
-
-class Given(NamedTuple):
-    """A message that a consumer was given; in the order in which a mailbox gives."""
-
-    at: float
-    life: int  # of the broker
-    tag: int
-    attempt: int
-    id: bytes
 
 
 class Acknowledged(NamedTuple):
@@ -51,7 +42,7 @@ class Mailbox:
     kind: str  # "durable", "shared", "queue"
     selector: str = ""
     got: Counter[bytes] = field(default_factory=Counter)
-    given: list[Given] = field(default_factory=list)
+    given: list[Delivery] = field(default_factory=list)
     acknowledged: list[Acknowledged] = field(default_factory=list)
 
     @property
@@ -75,33 +66,22 @@ class Mailbox:
     def take(self, delivery: SimulatedDelivery, life: int) -> None:
         id = delivery.message[ID]
         self.got[id] += 1
-        self.given.append(Given(delivery.at, life, delivery.tag, delivery.attempt, id))
+        self.given.append(Delivery(delivery.at, life, delivery.tag, delivery.attempt, id))
 
     def first_given(self) -> list[bytes]:
         """In the order in which each was given for the first time, to whichever consumer."""
-        return list(dict.fromkeys(one.id for one in sorted(self.given)))
+        return histories.first_given(self.given)
 
     def unmarked(self) -> list[bytes]:
         """Messages that came again without a mark. Consumers look at deliveries when they please, so the time of
         arrival counts."""
-        seen: set[bytes] = set()
-        wrong = []
-        for one in sorted(self.given):
-            if one.id in seen and one.attempt <= 1:
-                wrong.append(one.id)
-            seen.add(one.id)
-        return wrong
+        return histories.unmarked(self.given)
 
     def given_again(self) -> list[bytes]:
         """Messages that came once more although they were acknowledged: to a broker that has not restarted since, or
         one that said that this is on disk."""
-        tags = {(one.client.life, one.id): one.tag for one in reversed(self.acknowledged)}
-        lives = {one.id: one.client.life for one in reversed(self.acknowledged) if one.confirmed}
-        return [
-            one.id
-            for one in self.given
-            if one.tag > tags.get((one.life, one.id), inf) or one.life > lives.get(one.id, inf)
-        ]
+        done = [Acknowledgement(one.client.life, one.tag, one.id, one.confirmed) for one in self.acknowledged]
+        return histories.given_again(self.given, done)
 
 
 class Consumer:

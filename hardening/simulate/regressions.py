@@ -15,6 +15,10 @@ SEEDS: dict[str, tuple[int, dict[str, str]]] = {
         6,
         {"scheme": "bdrp", "overlay": "tree", "tracking": "none", "moment": "any", "strain": "frozen"},
     ),
+    "what was published first came unmarked after what was published again": (
+        58,
+        {"world": "brokers", "scheme": "bdrp", "overlay": "ring", "tracking": "async", "moment": "unwritten"},
+    ),
     "covering took messages by without a record of them": (
         0,
         {"scheme": "covering-active", "tracking": "bloom", "moment": "any"},

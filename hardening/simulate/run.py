@@ -2,6 +2,7 @@
 
 from hardening.simulate import machines
 from hardening.simulate.choices import draw, options
+from hardening.simulate.disks import DisksWorld
 from hardening.simulate.wire import WireWorld
 from hardening.simulate.world import Outcome, World
 from tidings.sim.driver import Trace
@@ -15,6 +16,8 @@ def run(seed: int, trace: Trace | None = None, /, **forced: str) -> Outcome:
             return World(choices, trace).run()
         if choices.world == "wire":
             return WireWorld(seed, trace).run()
+        if choices.world == "disks":
+            return DisksWorld(seed, trace).run()
         return machines.run(choices.world, seed)
     except Exception as error:
         command = f"python -m hardening.simulate {seed}{options(choices, forced)}"

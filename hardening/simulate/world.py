@@ -25,6 +25,7 @@ START_MS, SETTLE_MS, QUIET_MS, DRAIN_MS, ANSWER_MS = 2500.0, 3500.0, 1000.0, 200
 CONVERGE_MS = {False: 30_000.0, True: 120_000.0}  # by whether Pan makes the links
 POLL_MS = 500.0
 EVENTS_MAX = 2_000_000
+SENT_AGAIN = 8  # messages of each router, at the end
 SELECTORS = ("x = 1", "x > 3", "x < 2 AND y = 1", "y = 0", "s LIKE 'ab%'", "s = 'abc' OR x = 5", "")
 TEXTS = ("abc", "abd", "xyz")
 
@@ -178,7 +179,8 @@ class World:
             quiet = quiet + 1 if given == before else 0
 
     def begin_anew(self) -> None:
-        """All is acknowledged: brokers say that this is on disk, crash, and have nothing more to give out."""
+        """All is acknowledged: brokers say that this is on disk, crash, and have nothing more to give out, though
+        publishers who heard no receipt send again."""
         answers = [consumer.sync() for consumer in self.consumers]
         self.until(self.now + QUIET_MS)
         if not all(answered() for answered in answers):
@@ -187,8 +189,20 @@ class World:
             for router in {one.router for one in self.mailboxes}:
                 inflict(self.brokers.driver, change(router))
         before = {one: len(one.given) for one in self.mailboxes}
+        self.send_all_again()
         self.consume()
         checkers.nothing_comes_again(self.mailboxes, before)
+
+    def send_all_again(self) -> None:
+        """Messages that entered at a broker with mailboxes, and that no broker may have forgotten, are sent again."""
+        if self.flooding:
+            return
+        forgetting = [one for one in self.mailboxes if one.router in self.forgetful]
+        for router in {one.router for one in self.mailboxes}:
+            promised = [one for one in self.brokers.publications if one.router == router and one.persistent]
+            for one in [one for one in promised if one.clients and one.accepted][-SENT_AGAIN:]:
+                if not any(box.router != router and box.wants(one) for box in forgetting):
+                    self.brokers.publish_again(one)
 
     # --- people ---------------------------------------------------------------------------------------------------
 

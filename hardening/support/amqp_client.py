@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from proton import Data, Described, symbol, uint, ulong
-
 from hardening.fuzz.amqp_streams import (
     ACCEPT,
     ATTACH,
@@ -28,7 +26,9 @@ from hardening.fuzz.amqp_streams import (
     transfer,
 )
 from tidings.protocols.amqp.sasl import AMQP_HEADER, INIT, OUTCOME, SASL_HEADER, amqp_frame, sasl_frame
-from tidings.protocols.amqp.sections import MessageSection, decode_first, decode_sections, encode
+from tidings.protocols.amqp.sections import MessageSection, decode_sections, encode
+from tidings.protocols.amqp.wire.decode import decode_first
+from tidings.protocols.amqp.wire.types import Described, symbol, uint, ulong
 
 SECONDS = 30
 MANY = uint(1 << 30)
@@ -67,7 +67,7 @@ class Client:
             size = int.from_bytes(self._read(4), "big")
             content = self._read(size - 4)[4:]
             if content:
-                value, used = decode_first(Data(), content)
+                value, used = decode_first(content)
                 self._waiting.append((int(value.descriptor), [*value.value, *[None] * 14], content[used:]))
 
     def _read(self, size: int) -> bytes:

@@ -5,11 +5,13 @@
 #include "python_values.hpp"
 #include "structure.hpp"
 #include "tidings/tracking/line_filter.hpp"
-#include "tidings/tracking/run_list.hpp"
+#include "tidings/tracking/run_codec.hpp"
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 using tidings::LineFilter;
+using tidings::PublisherNumbering;
+using tidings::RunCodec;
 using tidings::RunList;
 
 namespace {
@@ -42,12 +44,10 @@ RunList runs_of(Ids ids) {
     return list;
 }
 
-bool scattered(Ids ids) { return gathered(ids).scattered(); }
-
 RunList decode_runs(nb::bytes data) {
     const std::string_view view(data.c_str(), data.size());
     nb::gil_scoped_release release;
-    return RunList::decode(view);
+    return RunCodec::decode(view);
 }
 
 void find_runs(const RunList& list, Ids ids, Found found) {
@@ -60,7 +60,7 @@ void find_runs(const RunList& list, Ids ids, Found found) {
 RunList united(const std::vector<std::string>& parts) {
     nb::gil_scoped_release release;
     RunList list;
-    for (const std::string& part : parts) list.append(RunList::decode(part));
+    for (const std::string& part : parts) list.append(RunCodec::decode(part));
     list.sort();
     return list;
 }
@@ -76,13 +76,6 @@ nb::bytes ids_in(const RunList& list) {
         list.each([&](const RunList::Id& id) { out.append(reinterpret_cast<const char*>(id.data()), sizeof id); });
     }
     return bytes_of(out);
-}
-
-LineFilter filter_of(const RunList& list, uint64_t seed) {
-    nb::gil_scoped_release release;
-    LineFilter filter(list.count(), seed);
-    list.each([&](const RunList::Id& id) { filter.add(reinterpret_cast<const uint8_t*>(id.data()), 1); });
-    return filter;
 }
 
 LineFilter filter_of_ids(Ids ids, uint64_t seed) {
@@ -121,14 +114,15 @@ static void bind_exact_lists(nb::module_& m) {
                 return united(copies);
             },
             "parts"_a, nb::sig("def united(parts: list[bytes]) -> RunList"), "The ids of several, each once.")
-        .def("to_bytes", [](const RunList& list) { return bytes_of(list.encode()); })
+        .def("to_bytes", [](const RunList& list) { return bytes_of(RunCodec::encode(list)); })
         .def("contains", &find_runs, "ids"_a, "found"_a)
-        .def_static("scattered", &scattered, "ids"_a,
-                    "True if there are many ids, and nearly each is of another publisher.")
         .def("ids", &ids_in, "All ids in ascending order of broker, publisher and time.")
-        .def("filter", &filter_of, "seed"_a, "A line filter of the same ids.")
         .def_prop_ro("runs", &RunList::size)
         .def_prop_ro("count", &RunList::count);
+    nb::class_<PublisherNumbering>(m, "PublisherNumbering", "Numbers of publishers: a count permuted under a key.")
+        .def(nb::init<uint64_t>(), "key"_a)
+        .def("number_of", &PublisherNumbering::number_of, "count"_a)
+        .def("count_of", &PublisherNumbering::count_of, "number"_a);
     nb::class_<LineFilter>(m, "LineFilter", "A Bloom filter of cache lines.")
         .def_static("from_bytes", &decode_lines, "data"_a)
         .def_static("of", &filter_of_ids, "ids"_a, "seed"_a)

@@ -61,13 +61,14 @@ static void bind_tracker(nb::module_& m) {
         .def(
             "__init__",
             [](Tracker* self, uint32_t broker, bool exact, bool runs, uint64_t bits, uint32_t hashes, uint64_t capacity,
-               uint32_t doublings, int64_t skew_ms, int64_t jitter_ms, int64_t persist_ms, bool retain, bool forwards) {
+               uint32_t doublings, int64_t skew_ms, int64_t jitter_ms, int64_t persist_ms, bool retain, bool forwards,
+               uint64_t numbering) {
                 new (self) Tracker({broker, exact, runs, bits, hashes, capacity, doublings, skew_ms, jitter_ms,
-                                    persist_ms, retain, forwards});
+                                    persist_ms, retain, forwards, numbering});
             },
             nb::arg("broker"), nb::arg("exact"), nb::arg("runs"), nb::arg("bits"), nb::arg("hashes"),
             nb::arg("capacity"), nb::arg("doublings"), nb::arg("skew_ms"), nb::arg("jitter_ms"), nb::arg("persist_ms"),
-            nb::arg("retain"), nb::arg("forwards"))
+            nb::arg("retain"), nb::arg("forwards"), nb::arg("numbering"))
         .def("add", &add, nb::arg("kind"), nb::arg("peer"), nb::arg("ids"), nb::arg("now_ms"))
         .def(
             "take", [](Tracker& self, int64_t now_ms, bool all) { return tuples(self.take(now_ms, all)); },

@@ -10,6 +10,200 @@ from numpy.typing import NDArray
 import tidings.kernel.events
 
 
+class AmqpLinkCounters:
+    """Credit and the like of one link of AMQP."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def delivery_count(self) -> int: ...
+
+    @delivery_count.setter
+    def delivery_count(self, arg: int, /) -> None: ...
+
+    @property
+    def credit(self) -> int: ...
+
+    @credit.setter
+    def credit(self, arg: int, /) -> None: ...
+
+    @property
+    def hot(self) -> bool: ...
+
+    @hot.setter
+    def hot(self, arg: bool, /) -> None: ...
+
+    @property
+    def under_way(self) -> int: ...
+
+    @under_way.setter
+    def under_way(self, arg: int, /) -> None: ...
+
+    @property
+    def destination(self) -> str: ...
+
+    @destination.setter
+    def destination(self, arg: str, /) -> None: ...
+
+    @property
+    def queue(self) -> bool: ...
+
+    @queue.setter
+    def queue(self, arg: bool, /) -> None: ...
+
+    @property
+    def subscription(self) -> int: ...
+
+    @subscription.setter
+    def subscription(self, arg: int, /) -> None: ...
+
+    @property
+    def granted(self) -> int: ...
+
+    @granted.setter
+    def granted(self, arg: int, /) -> None: ...
+
+    @property
+    def sent(self) -> int: ...
+
+    @sent.setter
+    def sent(self, arg: int, /) -> None: ...
+
+    @property
+    def says_destination(self) -> bool: ...
+
+    @says_destination.setter
+    def says_destination(self, arg: bool, /) -> None: ...
+
+    @property
+    def presettled(self) -> bool: ...
+
+    @presettled.setter
+    def presettled(self, arg: bool, /) -> None: ...
+
+    @property
+    def message_bytes_max(self) -> int: ...
+
+    @message_bytes_max.setter
+    def message_bytes_max(self, arg: int, /) -> None: ...
+
+    @property
+    def touched(self) -> bool: ...
+
+    @touched.setter
+    def touched(self, arg: bool, /) -> None: ...
+
+    @property
+    def draining(self) -> bool: ...
+
+    @draining.setter
+    def draining(self, arg: bool, /) -> None: ...
+
+class AmqpSessionCounters:
+    """Windows and ids of one session of AMQP."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def next_incoming_id(self) -> int: ...
+
+    @next_incoming_id.setter
+    def next_incoming_id(self, arg: int, /) -> None: ...
+
+    @property
+    def remote_incoming_window(self) -> int: ...
+
+    @remote_incoming_window.setter
+    def remote_incoming_window(self, arg: int, /) -> None: ...
+
+    @property
+    def incoming_window(self) -> int: ...
+
+    @incoming_window.setter
+    def incoming_window(self, arg: int, /) -> None: ...
+
+    @property
+    def next_outgoing_id(self) -> int: ...
+
+    @next_outgoing_id.setter
+    def next_outgoing_id(self, arg: int, /) -> None: ...
+
+    @property
+    def next_delivery_id(self) -> int: ...
+
+    @next_delivery_id.setter
+    def next_delivery_id(self, arg: int, /) -> None: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+    @waiting.setter
+    def waiting(self, arg: int, /) -> None: ...
+
+    def take_between(self, first: int, count: int) -> list[tuple[int, int, int]]:
+        """Unsettled deliveries of these ids: id, subscription, tag."""
+
+    def take_of(self, subscription: int) -> list[tuple[int, int, int]]:
+        """Unsettled deliveries of a subscription: id, subscription, tag."""
+
+class AmqpTransfers:
+    """The hot path of one AMQP connection."""
+
+    def __init__(self, publisher: int, broker: int, message_bytes_max: int) -> None: ...
+
+    @property
+    def frame_bytes_max(self) -> int: ...
+
+    @frame_bytes_max.setter
+    def frame_bytes_max(self, arg: int, /) -> None: ...
+
+    @property
+    def remote_frame_bytes_max(self) -> int: ...
+
+    @remote_frame_bytes_max.setter
+    def remote_frame_bytes_max(self, arg: int, /) -> None: ...
+
+    def add_session(self, channel: int, counters: AmqpSessionCounters) -> None: ...
+
+    def remove_session(self, channel: int) -> None: ...
+
+    def add_link(self, channel: int, handle: int, own_handle: int, counters: AmqpLinkCounters) -> None: ...
+
+    def remove_link(self, channel: int, handle: int) -> None: ...
+
+    def next_id(self, now_ms: int) -> tuple[int, int]:
+        """Milliseconds and counter of the next message's id."""
+
+    def take(self, data: bytes, at: int, now_ms: int) -> int:
+        """Takes frames of the client that need no Python; returns their bytes."""
+
+    def take_frames(self) -> bytes:
+        """For the broker."""
+
+    def give(self, data: bytes, at: int, now_ms: int) -> int:
+        """Takes frames of the broker that need no Python; returns their bytes."""
+
+    def take_output(self) -> bytes:
+        """For the client."""
+
+    def take_touched(self) -> list[int]:
+        """Subscriptions whose credit has changed."""
+
+    def refused(self, receipt: int) -> tuple[int, int, int, bool] | None:
+        """
+        The message of a receipt that the broker refuses: channel, handle, delivery id, settled.
+        """
+
+def amqp_read_plain(content: bytes, destination: str, queue: bool, now_ms: int) -> tuple[int, bytes] | None:
+    """
+    A plain message of AMQP in the native format, without an id, and its form; None: it is not a plain one.
+    """
+
+def amqp_write_plain(message: bytes, attempt: int, now_ms: int, says_destination: bool) -> bytes | None:
+    """
+    A message that was checked before, as AMQP's sections; None: it is not a plain one.
+    """
+
 class BlockRing:
     """
     Blocks of messages, sent in turn again and again, each with a system call of its own.
@@ -289,21 +483,23 @@ class RunList:
 
     def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
-    @staticmethod
-    def scattered(ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)]) -> bool:
-        """True if there are many ids, and nearly each is of another publisher."""
-
     def ids(self) -> bytes:
         """All ids in ascending order of broker, publisher and time."""
-
-    def filter(self, seed: int) -> LineFilter:
-        """A line filter of the same ids."""
 
     @property
     def runs(self) -> int: ...
 
     @property
     def count(self) -> int: ...
+
+class PublisherNumbering:
+    """Numbers of publishers: a count permuted under a key."""
+
+    def __init__(self, key: int) -> None: ...
+
+    def number_of(self, count: int) -> int: ...
+
+    def count_of(self, number: int) -> int: ...
 
 class LineFilter:
     """A Bloom filter of cache lines."""
@@ -393,11 +589,6 @@ class Forwarder:
     def has_events(self) -> bool: ...
 
     def stats(self) -> dict[str, int]: ...
-
-    def grade_sums(self) -> tuple[float, float, float]:
-        """
-        Sums over all messages of the replication grade, its square and its cube.
-        """
 
     def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]:
         """
@@ -728,7 +919,7 @@ class Tally:
 class Tracker:
     """Histories of what passes, filled by the forwarder."""
 
-    def __init__(self, broker: int, exact: bool, runs: bool, bits: int, hashes: int, capacity: int, doublings: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
+    def __init__(self, broker: int, exact: bool, runs: bool, bits: int, hashes: int, capacity: int, doublings: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool, numbering: int) -> None: ...
 
     def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
 

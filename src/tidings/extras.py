@@ -18,7 +18,6 @@ EXTRA_OF = {
     "matplotlib": "lab",
     "nicegui": "console",
     "pandas": "pipeline",
-    "proton": "amqp",
     "pyarrow": "segments",
     "pyspark": "pipeline",
     "scipy": "capacity",

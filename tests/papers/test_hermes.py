@@ -17,7 +17,7 @@ from tidings.overlay.pan import PanOptions
 from tidings.overlay.topology.space import plane
 from tidings.routing.hermes import HermesOptions
 from tidings.routing.hermes.messages import HermesHandOver, HermesPublication, HermesSubscriptionId, InterestKind
-from tidings.sim.hermes import HermesNetwork
+from tidings.sim.hermes import NOTICE_MS, HermesNetwork
 from tidings.sim.pan import PanNetwork
 
 SEEDS = range(1, 5)
@@ -405,7 +405,7 @@ def test_2_4_the_next_closest_broker_replaces_a_lost_rendezvous_node(seed: int) 
     town.network.crash(root)
     kept = town.publish(publisher, 1, persistent=True)
     assert town.network.rendezvous("tick") == heir.router
-    town.rest(town.network.notice_ms + OPTIONS.settle_ms + OPTIONS.refresh_ms)
+    town.rest(NOTICE_MS + OPTIONS.settle_ms + OPTIONS.refresh_ms)
     assert town.subscriptions_given(kept) == dict.fromkeys(numbers, 1)
     assert "tick" in town.network.brokers[heir.router].registry.held()
     numbers.append(town.subscribe(late))

@@ -86,7 +86,7 @@ class Leaving:
         self._stop()
 
     def _consumed(self) -> int:
-        """Messages that wait for somebody who is connected."""
+        """Messages that wait for a connected consumer."""
         boxes = self._broker.engine.view.mailboxes.values()
         return sum(len(box.backlog) + box.unacknowledged for box in boxes if box.consumers)
 

@@ -11,7 +11,7 @@ from tidings.broker.server import Broker
 from tidings.broker.startup import Startup
 from tidings.errors import StoreError, TidingsError, UsageError
 from tidings.model.destination import Destination
-from tidings.node.inputs import ForgetBroker
+from tidings.node.inputs import ForgetBroker, ReleaseHeld
 from tidings.node.view import NetworkView
 
 
@@ -95,6 +95,15 @@ class Membership:
         dropped = after.copies_abandoned - before.copies_abandoned
         moved = 0 if target is None else before.awaited.get(router, 0)
         return {"forgotten": router, "dropped": dropped, "moved": moved}
+
+    def release_held(self) -> dict[str, Any]:
+        """Give what is held since the store was replaced to the subscribers there are now."""
+        held = self.network().copies_held
+        if not held:
+            raise UsageError("E_NOTHING_HELD", "this broker holds no messages since its store was replaced")
+        self._broker.step(ReleaseHeld())
+        self._broker.clients.after()
+        return {"released": held}
 
     def leave(self, seconds: float) -> dict[str, Any]:
         self.network()

@@ -44,7 +44,6 @@ from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.tuning.capacity_observer import Observer, watch
 from tidings.broker.tuning.gc_tuning import collect_seldom
 from tidings.errors import ConfigError, TidingsError
-from tidings.extras import install_command, installed
 from tidings.kernel.heap import keep_large_blocks
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
@@ -171,8 +170,6 @@ class BrokerMain:
         return table.options(Path(self.configuration.broker.data))
 
     def _listeners(self) -> list[ListenerSettings]:
-        if "amqp" in self._gateways and not installed("proton"):
-            note(log, logging.INFO, "no AMQP listener: Proton is not installed", install=install_command("proton"))
         return [
             ListenerSettings(
                 self._sessions[table.protocol],

@@ -27,7 +27,7 @@ from tidings.broker.connections.connection import ConnectionServices
 from tidings.broker.connections.connection_factory import ConnectionMaker
 from tidings.broker.connections.gateway_connection import GatewayServices
 from tidings.broker.connections.output_flush import OutputFlush
-from tidings.broker.connections.publisher_ids import publisher_numbers
+from tidings.broker.connections.publisher_ids import new_numbering, publisher_numbers
 from tidings.broker.inspection import inspect
 from tidings.broker.links.links import BrokerLinks, LinkServices, NoLinks, Peers
 from tidings.broker.log_rate_limit import LogRateLimit
@@ -134,8 +134,9 @@ class Broker:
     def _make_engine(self, peers: Peers | None, tracking: TrackingOptions | None) -> Engine:
         # Publishers' numbers are others at every start: what is named by one, as a temporary queue is, must not be a
         # stranger's afterwards.
+        numbering = new_numbering()
         clients = ClientOptions(
-            publisher_numbers(), self.name, self.limits, open=self.login.guard.open, admission=self.admission
+            publisher_numbers(numbering), self.name, self.limits, open=self.login.guard.open, admission=self.admission
         )
         network = None if peers is None else replace(peers.network, authenticate=not peers.links.insecure)
         return Engine(
@@ -144,7 +145,7 @@ class Broker:
             clients,
             network,
             secret=b"" if peers is None else peers.links.secret,
-            tracking=None if tracking is None else tracking.settings,
+            tracking=None if tracking is None else replace(tracking.settings, numbering=numbering),
             # A later start must have a greater incarnation, so that what it says overrules what an earlier one said.
             incarnation=time.time_ns() // 1_000_000,
             rng=Random(),

@@ -18,6 +18,7 @@ from tidings.broker.security import users
 from tidings.broker.security.access import AccessRules
 from tidings.broker.security.exposure_check import check_exposure, note_exposure
 from tidings.broker.security.guard import Guard, OpenGuard
+from tidings.broker.security.login_tokens import LoginTokens
 from tidings.broker.security.tls import server_context
 from tidings.broker.security.user_guard import UserGuard
 from tidings.errors import ConfigError
@@ -55,7 +56,8 @@ class Startup:
             note(log, logging.WARNING, "no users configured: every client has full access")
             return OpenGuard()
         note_exposure(self.configuration)
-        return UserGuard(self.users, self.rules, self.configuration.limits_of())
+        tokens = LoginTokens.kept_in(Path(self.configuration.broker.data))
+        return UserGuard(self.users, self.rules, self.configuration.limits_of(), tokens=tokens)
 
 
 def prepare(options: StartupOptions, protocols: tuple[str, ...]) -> Startup:

@@ -15,6 +15,7 @@ from tidings.broker.startup import StartupOptions, prepare
 from tidings.broker.tuning.capacity_monitor import CapacityMonitor
 from tidings.broker.tuning.capacity_observer import Observer
 from tidings.extras import install_command, installed
+from tidings.protocols.amqp.session import AmqpSession
 from tidings.protocols.http.session import HttpSession
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
@@ -29,8 +30,6 @@ log = logging.getLogger("tidings.process")
 
 
 def amqp(configuration: Configuration, _: ListenerTable) -> Callable[[Caller], Gateway]:
-    from tidings.protocols.amqp.session import AmqpSession  # it loads Proton: only if there is such a listener
-
     return partial(AmqpSession, plain_is_queue=configuration.amqp.plain_address == "queue")
 
 

@@ -1,4 +1,4 @@
-"""`tidings net add`, `remove`, `drain`, `forget` and `explain`: changes and questions at brokers that run."""
+"""`tidings net add`, `remove`, `drain`, `forget`, `release`, `explain`: changes and questions at brokers that run."""
 
 import time
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ MORE_SECONDS = 10.0  # than the broker was given, until it counts as stuck
 
 
 def register(to: typer.Typer) -> None:
-    for command in (add, remove, drain, forget, explain):
+    for command in (add, remove, drain, forget, release, explain):
         to.command()(manages(command))
 
 
@@ -106,6 +106,24 @@ def forget(
         typer.echo(f"broker {broker} is forgotten; {found['moved']} persistent messages for it are moved to {queue}")
     else:
         typer.echo(f"broker {broker} is forgotten; {found['dropped']} persistent messages for it are dropped")
+
+
+def release(
+    as_json: Json = False,
+    *,
+    access: ManagementAccess,
+) -> None:
+    """Make a running broker whose store was replaced give the messages it holds to its subscribers.
+
+    Call it when all durable subscriptions are there again: what matches none of them is lost.
+
+    Example: tidings net release --url http://127.0.0.1:8700
+    """
+    found = access.open().ask("POST", "network", "held", "release", body={})
+    if as_json:
+        typer.echo(found_json(found))
+    else:
+        typer.echo(f"{found['released']} held messages go to subscribers, marked as redelivered")
 
 
 def explain(

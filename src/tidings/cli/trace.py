@@ -1,8 +1,9 @@
 """`tidings trace`: shows the path of a message through the network."""
 
+import json
 from enum import Enum
 from pathlib import Path as FilePath
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -16,7 +17,7 @@ from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
 from tidings.tracking.draw.svg import to_svg
 from tidings.tracking.draw.text import heading, hop_line, notes, printable, to_dot, to_text
-from tidings.tracking.query.path import Hop, Path
+from tidings.tracking.query.path import Hop, Path, WhyNot
 from tidings.tracking.query.path_json import to_dict
 
 
@@ -34,6 +35,11 @@ def trace(
         str, typer.Argument(help="The message id: 32 hexadecimal digits, with or without the prefix ID:.")
     ],
     everywhere: Annotated[bool, typer.Option("--everywhere", help="Ask brokers outside the route too.")] = False,
+    why: Annotated[
+        str, typer.Option(metavar="SUBSCRIBER", help="Say why this subscriber has the message, or has it not.")
+    ] = "",
+    destination: Annotated[str, typer.Option(help="With --why: where the message was sent to.")] = "",
+    attributes: Annotated[str, typer.Option(help="With --why: its properties, a JSON object.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     dot: Annotated[bool, typer.Option("--dot", help="Write Graphviz DOT.")] = False,
     svg: Annotated[bool, typer.Option("--svg", help="Write an SVG picture.")] = False,
@@ -45,11 +51,17 @@ def trace(
 
     Numbers in parentheses: the probability that the statement is a false positive.
 
-    Example: tidings trace 0000000700000001019a3f62547b0000 --json
+    Example: tidings trace 0000000700000001019a3f62547b0000 --why durable:audit:all
     """
     identifier, form = MessageId.parse(message), _form(as_json, dot, svg)
     client = access.client(reconnect=False)
-    path = connecting.run(_trace(client, identifier, everywhere))
+    about = _properties(attributes) if attributes or destination else None
+    if about is not None and not why:
+        raise UsageError("E_TRACE_WHY", "--destination and --attributes are for --why SUBSCRIBER")
+    asked = why if about is None else WhyNot(why, destination, about)
+    path = connecting.run(_trace(client, identifier, everywhere, asked))
+    if why and not path.reasons:
+        typer.echo(f"no broker that could be asked knows a subscriber {why!r} of that time", err=True)
     show(path, form, output)
     raise typer.Exit(0 if any(not hop.opaque and _claims(path, hop) for hop in path.hops) else 1)
 
@@ -64,9 +76,19 @@ def _form(as_json: bool, dot: bool, svg: bool) -> TraceForm:
     return chosen[0] if chosen else TraceForm.TREE
 
 
-async def _trace(client: Client, message: MessageId, everywhere: bool) -> Path:
+def _properties(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise UsageError("E_TRACE_WHY", f"--attributes is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageError("E_TRACE_WHY", "--attributes must be a JSON object")
+    return found
+
+
+async def _trace(client: Client, message: MessageId, everywhere: bool, why: str | WhyNot) -> Path:
     async with client:
-        return await client.trace(message, everywhere=everywhere)
+        return await client.trace(message, everywhere=everywhere, why=why)
 
 
 def _claims(path: Path, hop: Hop) -> bool:

@@ -9,7 +9,7 @@ from tidings.client.argument_checks import flag, text, whole
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.protocols.native.frames import FrameType, control, field
-from tidings.tracking.query.path import Path
+from tidings.tracking.query.path import Path, WhyNot
 from tidings.tracking.query.path_json import from_json
 
 
@@ -22,14 +22,28 @@ class Observing(ABC):
     ) -> dict[str, Value]:
         """Send a request and return the fields of the answer."""
 
-    async def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
+    async def trace(
+        self,
+        message: MessageId | str,
+        *,
+        everywhere: bool = False,
+        why: str | WhyNot = "",
+    ) -> Path:
         """The path of a message: the brokers it passed and its recipients, as far as recorded.
 
         `message` is what a receipt or a delivery has as `message_id`. `everywhere` also asks brokers
         beside the route, which tells false positives from brokers that have the message.
+
+        `why`: the name of a subscriber; the path's `reasons` then say why it has the message, or has it not. Its
+        selector is compared with what the brokers still have of the message, or with what a `WhyNot` says of it.
         """
         wanted = str(message) if isinstance(message, MessageId) else text("message", message)
         fields: dict[str, Value] = {"message": wanted, "everywhere": flag("everywhere", everywhere)}
+        if why:
+            asked = why if isinstance(why, WhyNot) else WhyNot(why)
+            given = json.dumps(dict(asked.attributes)) if asked.destination or asked.attributes else ""
+            where = text("destination", asked.destination)
+            fields |= {"why": text("subscriber", asked.subscriber), "destination": where, "attributes": given}
         answer = await self.exchange(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
         return from_json(field(answer, "path", str))
 

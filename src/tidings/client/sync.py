@@ -33,7 +33,7 @@ from tidings.model.event_type import EventType
 from tidings.model.message import PRIORITY_DEFAULT, Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
-from tidings.tracking.query.path import Path
+from tidings.tracking.query.path import Path, WhyNot
 
 
 class Receipt(AsyncReceipt):
@@ -442,12 +442,12 @@ class Client:
             )
         )
 
-    def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
+    def trace(self, message: MessageId | str, *, everywhere: bool = False, why: str | WhyNot = "") -> Path:
         """The path of a message: the brokers it passed and its recipients, as far as recorded.
 
         The asynchronous `trace` says more.
         """
-        return result_of(self._async.trace(message, everywhere=everywhere))
+        return result_of(self._async.trace(message, everywhere=everywhere, why=why))
 
     def transaction(self) -> "Transaction":
         """A transacted session; see `tidings.client.transaction`."""

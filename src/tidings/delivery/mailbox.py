@@ -296,6 +296,12 @@ class Mailbox:
         self.backlog.remove(place)
         return True
 
+    def doubt(self, last_seq: int) -> None:
+        """Messages that wait, up to this one, may have been given out before."""
+        for place in self.backlog.scan():
+            if place.seq <= last_seq:
+                self._tries.setdefault(place.seq, PERHAPS_SEEN)
+
     @property
     def unsure(self) -> bool:
         """Some message waits that may have been seen before a crash, which only memory knows of each."""

@@ -13,6 +13,8 @@ that is only here must stay. Hence two figures: `bytes`, what is in memory now, 
 
 from dataclasses import dataclass
 
+from tidings.model.codec import ID
+
 
 @dataclass(slots=True)
 class CachedMessage:
@@ -35,6 +37,11 @@ class MessageCache:
 
     def get(self, seq: int) -> CachedMessage | None:
         return self._stored.get(seq) or self._pinned.get(seq)
+
+    def find(self, id: bytes) -> dict[int, bytes]:
+        """The messages with this id that are in memory, by sequence number. This looks at all of them."""
+        both = (self._stored, self._pinned)
+        return {seq: held.message for kept in both for seq, held in kept.items() if held.message[ID] == id}
 
     def add(self, seq: int, message: bytes, *, holders: int, stored: bool, expires_ms: int = 0) -> None:
         assert self.get(seq) is None

@@ -10,7 +10,7 @@
 '3.97e-06'
 """
 
-from typing import Protocol, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,39 +21,6 @@ from tidings.errors import UsageError
 ID_BYTES = 16
 BITS_MAX, HASHES_MAX = 2**36, 64
 Ids: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
-
-
-class Bloom(Protocol):
-    """Interface of a Bloom filter over 16-byte ids. Ids come as an (n, 16) array of bytes or as 16·n bytes."""
-
-    @property
-    def bits(self) -> int: ...
-    @property
-    def hashes(self) -> int: ...
-    @property
-    def seed(self) -> int:
-        """Filters of different seeds err independently."""
-
-    @property
-    def count(self) -> int:
-        """Number of ids added, repetitions included; of a union the sum."""
-
-    @property
-    def memory_bytes(self) -> int: ...
-    def add(self, ids: Ids) -> None: ...
-    def contains(self, ids: Ids) -> NDArray[np.bool_]:
-        """For each id: False if it was certainly not added, True if it was or (with probability `fpp`) was not."""
-
-    def unite(self, other: Self) -> None:
-        """Take in everything the other filter holds. Both must have the same bits, hashes and seed."""
-
-    def fill(self) -> float:
-        """The share of bits that are set."""
-
-    def fpp(self, n: int | None = None) -> float:
-        """The expected probability of a false positive with n ids (None: those added)."""
-
-    def to_bytes(self) -> bytes: ...
 
 
 def check_shape(bits: int, hashes: int) -> None:
@@ -81,7 +48,10 @@ def as_ids(ids: Ids) -> NDArray[np.uint8]:
 
 
 class BloomFilter:
-    """The kernel's filter. Calls release the GIL; a filter that is written must not be used by another thread."""
+    """A filter over 16-byte ids, which come as an (n, 16) array of bytes or as 16·n bytes.
+
+    Calls release the GIL; a filter that is written must not be used by another thread. Filters of different seeds err
+    independently."""
 
     def __init__(self, bits: int, hashes: int, seed: int = 0) -> None:
         check_shape(bits, hashes)
@@ -108,6 +78,7 @@ class BloomFilter:
 
     @property
     def count(self) -> int:
+        """Number of ids added, repetitions included; of a union the sum."""
         return self._filter.count
 
     @property
@@ -118,18 +89,22 @@ class BloomFilter:
         self._filter.add(as_ids(ids))
 
     def contains(self, ids: Ids) -> NDArray[np.bool_]:
+        """For each id: False if it was certainly not added, True if it was or (with probability `fpp`) was not."""
         array = as_ids(ids)
         found = np.empty(len(array), dtype=np.uint8)
         self._filter.contains(array, found)
         return found.view(np.bool_)
 
     def unite(self, other: Self) -> None:
+        """Take in everything the other filter holds. Both must have the same bits, hashes and seed."""
         self._filter.unite(other._filter)
 
     def fill(self) -> float:
+        """The share of bits that are set."""
         return self._filter.fill()
 
     def fpp(self, n: int | None = None) -> float:
+        """The expected probability of a false positive with n ids (None: those added)."""
         return false_positive_probability(self.bits, self.hashes, self.count if n is None else n)
 
     def to_bytes(self) -> bytes:

@@ -15,7 +15,7 @@ Vectors are (n, M / 64) arrays of uint64; bit i of a vector is bit i % 64 of wor
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,6 @@ def as_vectors(numbers: Iterable[int], bits: int) -> Vectors:
     return np.frombuffer(data, dtype="<u8").reshape(-1, bits // 64).astype(np.uint64)
 
 
-def as_numbers(vectors: Vectors) -> list[int]:
-    """The inverse of `as_vectors`."""
-    return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in vectors]
-
-
 @dataclass(frozen=True, slots=True)
 class Answers:
     """Results for n messages: for message i, `values[offsets[i] : offsets[i + 1]]`."""
@@ -54,42 +49,6 @@ class Answers:
 
     def lists(self) -> list[list[int]]:
         return [self[message].tolist() for message in range(len(self))]
-
-
-class Matrix(Protocol):
-    """Interface of an encoded matrix."""
-
-    @property
-    def bits(self) -> int: ...
-    @property
-    def router_count(self) -> int: ...
-    @property
-    def row_count(self) -> int:
-        """Distinct vectors."""
-
-    @property
-    def active_row_count(self) -> int:
-        """Distinct vectors that are searched: those that are minimal for some router."""
-
-    @property
-    def memory_bytes(self) -> int: ...
-    def add(self, router: int, vectors: Vectors) -> int:
-        """Give a router more vectors; returns how many of them were new to it."""
-
-    def remove(self, router: int, vectors: Vectors) -> int:
-        """Take vectors from a router; returns how many of them it had. One without vectors is forgotten."""
-
-    def replace(self, router: int, vectors: Vectors) -> None:
-        """Make these, and no others, the router's vectors."""
-
-    def drop(self, router: int) -> bool:
-        """Forget a router; False if it was not known."""
-
-    def match(self, messages: Vectors) -> Answers:
-        """For each message's vector the routers that have a subset of it, each once, ascending."""
-
-    def vectors(self, router: int, *, minimal: bool = False) -> Vectors:
-        """A router's vectors, or only those that contain no other; in no particular order."""
 
 
 def check_vectors(vectors: Vectors, bits: int) -> Vectors:
@@ -126,10 +85,12 @@ class EncodedMatrix:
 
     @property
     def row_count(self) -> int:
+        """Distinct vectors."""
         return self._matrix.row_count
 
     @property
     def active_row_count(self) -> int:
+        """Distinct vectors that are searched: those that are minimal for some router."""
         return self._matrix.active_row_count
 
     @property
@@ -137,19 +98,25 @@ class EncodedMatrix:
         return self._matrix.memory_bytes
 
     def add(self, router: int, vectors: Vectors) -> int:
+        """Give a router more vectors; returns how many of them were new to it."""
         return self._matrix.add(check_router(router), check_vectors(vectors, self.bits))
 
     def remove(self, router: int, vectors: Vectors) -> int:
+        """Take vectors from a router; returns how many of them it had. One without vectors is forgotten."""
         return self._matrix.remove(check_router(router), check_vectors(vectors, self.bits))
 
     def replace(self, router: int, vectors: Vectors) -> None:
+        """Make these, and no others, the router's vectors."""
         self._matrix.replace(check_router(router), check_vectors(vectors, self.bits))
 
     def drop(self, router: int) -> bool:
+        """Forget a router; False if it was not known."""
         return self._matrix.drop(check_router(router))
 
     def match(self, messages: Vectors, *, simd: int = 2) -> Answers:
-        """`simd` limits the instructions used: 0 portable, 1 AVX2, 2 AVX-512."""
+        """For each message's vector the routers that have a subset of it, each once, ascending.
+
+        `simd` limits the instructions used: 0 portable, 1 AVX2, 2 AVX-512."""
         return Answers(*self._matrix.match(check_vectors(messages, self.bits), False, simd))
 
     def match_rows(self, messages: Vectors, *, simd: int = 2) -> Answers:
@@ -157,4 +124,5 @@ class EncodedMatrix:
         return Answers(*self._matrix.match(check_vectors(messages, self.bits), True, simd))
 
     def vectors(self, router: int, *, minimal: bool = False) -> Vectors:
+        """A router's vectors, or only those that contain no other; in no particular order."""
         return self._matrix.vectors(check_router(router), minimal).reshape(-1, self.bits // 64)

@@ -44,10 +44,11 @@ class Tracker:
         persist_ms: int,
         retain: bool,
         forwards: bool,
+        numbering: int = 0,
     ) -> None:
-        self.kernel = _kernel.Tracker(
-            broker, exact, runs, bits, hashes, capacity, doublings, skew_ms, jitter_ms, persist_ms, retain, forwards
-        )
+        shape = (exact, runs, bits, hashes, capacity, doublings)
+        times = (skew_ms, jitter_ms, persist_ms)
+        self.kernel = _kernel.Tracker(broker, *shape, *times, retain, forwards, numbering)
 
     @property
     def memory_bytes(self) -> int:

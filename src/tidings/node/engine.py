@@ -146,6 +146,7 @@ class Engine:
                 | inputs.PeersChanged()
                 | inputs.ForgetBroker()
                 | inputs.LeaveNetwork()
+                | inputs.ReleaseHeld()
                 | fx.Lost()
                 | fx.Authenticated()
                 | fx.Denied()
@@ -249,6 +250,8 @@ class Engine:
                 network.forget(now.steady_ms, router, queue)
             case inputs.LeaveNetwork():
                 self.node.leave(now.steady_ms)
+            case inputs.ReleaseHeld():
+                network.held_copies.confirm()
             case fx.Lost():
                 links.lost(now, incoming)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():

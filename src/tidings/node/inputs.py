@@ -72,6 +72,7 @@ class LoggedIn:
     connection: int
     hello: Hello
     principal: Principal
+    token: str = ""  # with which it can log in again
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,11 @@ class PeersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseHeld:
+    """An operator says that what is held since the store was replaced may go to subscribers."""
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetBroker:
     """This broker was removed for good: what waits for it goes to the queue, or is dropped."""
 
@@ -252,6 +258,7 @@ LinkInput: TypeAlias = (
     | PeersChanged
     | ForgetBroker
     | LeaveNetwork
+    | ReleaseHeld
     | fx.Lost
     | fx.Authenticated
     | fx.Denied

@@ -135,6 +135,7 @@ class Node:
             outbox,
             self.network,
             self.connections,
+            service,
             broker=settings.broker_id,
             incarnation=incarnation,
         )
@@ -166,6 +167,7 @@ class Node:
         if self.network is not None:
             self.network.recover(now, recovered)
             self._journal.change(self.network.incarnation_note())
+            self._journal.change(self.network.store_age.raised())
 
     def start_tracking(
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
@@ -310,6 +312,8 @@ class Node:
         if not self.records.at_rest:
             self.records.settle(now_ms)
         writes = self._flush()
+        if self.mailbox_service.losses:
+            self.tracking.take_losses(now_ms)
         if self._at_rest():
             return [*writes, *self._outbox.take()]
         if self.network is not None or self._observed.changes or self.mailbox_service.mailboxes.changes:

@@ -20,6 +20,7 @@ class Hello:
     client_id: str
     heartbeat_ms: int
     time_ms: int = 0  # by the client's clock; 0: it does not want to be corrected
+    token: str = ""  # of an earlier login
 
     def __repr__(self) -> str:  # a password must never reach a log
         return f"Hello(user={self.user!r}, client_id={self.client_id!r})"

@@ -214,11 +214,15 @@ class DeleteQueue:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A request for the path of a message. `everywhere`: ask brokers beside its route too."""
+    """A request for the path of a message. `everywhere`: ask brokers beside its route too. `why`: ask all of them why
+    this subscriber has it, or has it not; `destination` and `attributes` are the message's, if they are known."""
 
     receipt: int
     message: MessageId
     everywhere: bool = False
+    why: str = ""
+    destination: str = ""
+    attributes: str = ""  # a JSON object
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class NetworkView:
     scheme_counts: Mapping[str, int]
     pan: Mapping[str, Any]
     synchronised: bool  # interests of the network are known, or were in an earlier run
+    takes_persistent: bool  # they are not refused until then
     contested: bool  # another broker that was there before has the same id
     awaited: Mapping[Router, int]  # persistent messages that wait, by router
     in_transit: int
@@ -67,6 +68,7 @@ class NetworkView:
     copies_abandoned: int
     copies_moved: int  # to a queue, since their broker was forgotten
     copies_held: int
+    store_behind: bool  # the store is older than what neighbours know of it
 
 
 class View:
@@ -131,6 +133,7 @@ def _network_view(network: Network) -> NetworkView:
         dict(network.scheme.counts()),
         {} if network.pan is None else network.pan.status(),
         network.first_sync.done,
+        network.first_sync.takes,
         network.clock.now < network.flood.contested_until,
         store_and_forward.waiting_for(),
         len(store_and_forward),
@@ -139,4 +142,5 @@ def _network_view(network: Network) -> NetworkView:
         store_and_forward.abandoned,
         network.diversions.moved,
         len(network.held_copies),
+        network.store_age.behind,
     )

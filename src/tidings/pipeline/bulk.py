@@ -97,6 +97,7 @@ class Tracer:
         since_ms: Mapping[int, int] | None = None,
     ) -> None:
         self._cache, self._settings = cache, settings
+        self._left = {broker for broker, own in changes.items() if len(_without_publishers(own)) < len(own)}
         changes = {broker: _without_publishers(own) for broker, own in changes.items()}
         self._recorders: dict[int, tuple[Recorder, BrokerFilterCache]] = {}
         for broker in sorted(changes):
@@ -255,7 +256,8 @@ class Tracer:
             around = self._around[place] = self._circumstances(broker, message)
         answer = around.answers.get(held)
         if answer is None:
-            answer = around.answers[held] = _say(broker, around, held, self._settings.forwards)
+            said = _say(broker, around, held, self._settings.forwards)
+            answer = around.answers[held] = replace(said, moved=broker in self._left)
         names = tuple(one.peer for one in answer.subscribers)
         return answer, (answer.verdict, answer.neighbours, answer.forwarded, names, answer.incomplete, answer.entered)
 
@@ -311,7 +313,7 @@ class Tracer:
 
 
 def _without_publishers(changes: list[Attachment]) -> list[Attachment]:
-    """They come and go by the million, and change nothing of a path."""
+    """They come and go by the million; of a path they change only that all brokers are asked once they have gone."""
     return [change for change in changes if change.kind is not AttachmentKind.PUBLISHER]
 
 

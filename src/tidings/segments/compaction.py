@@ -63,7 +63,7 @@ def _compact(root: Path, run: list[Segment], capacity: int) -> tuple[int, int, i
     by_broker: dict[int, list[HistoryEntry]] = {}
     for row in rows:
         by_broker.setdefault(row["broker"], []).append(row_entry(row))
-    merged = [(broker, entry) for broker, own in by_broker.items() for entry in compact(own, capacity, broker)]
+    merged = [(broker, entry) for broker, own in by_broker.items() for entry in compact(own, capacity)]
     bytes_before = sum(segment.path.stat().st_size for segment in run)
     if len(run) == 1 and len(merged) == len(rows):  # nothing to gain
         return 1, 1, len(rows), len(rows), bytes_before, bytes_before

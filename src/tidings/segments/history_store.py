@@ -137,7 +137,7 @@ class HistoryStore:
 
     def _settle(self, entries: list[HistoryEntry], now_ms: int) -> None:
         """The tail and these become a segment."""
-        together = compact([*self._tail.entries, *entries], broker=self._broker)
+        together = compact([*self._tail.entries, *entries])
         if together:
             self._store(together, now_ms)
             self._tail.clear()

@@ -50,7 +50,7 @@ class Tail:
         together = [*self.entries, *entries]
         grown = self.bytes + sum(len(data) for data in {entry.data for entry in entries})
         if self.bytes < REWRITE_BYTES or grown > self._merged_bytes + self._merged_bytes // 4:
-            self._write(compact(together, broker=self._broker))
+            self._write(compact(together))
             return
         frame = _frame(entries)
         _do(self._path, lambda: self._append(frame))

@@ -171,6 +171,10 @@ class SimBroker:
             case _:
                 assert_never(told)
 
+    def order(self, now: float, told: Input) -> list[Any]:
+        """An operator gives an order."""
+        return self._finish(now, told)
+
     # --- clients --------------------------------------------------------------------------------------------------
 
     def connect(self, now: float, client_id: str = "", *, time_ms: int = 0) -> SimClient:

@@ -94,7 +94,7 @@ class Brokers:
         skews_ms: Mapping[int, float] | None = None,
         trace: Trace | None = None,
         service: Callable[[Any], float] | None = None,
-        tracking: TrackingSettings | None = None,
+        tracking: TrackingSettings | Mapping[int, TrackingSettings] | None = None,
         sizes: Mapping[int, Sizes] | None = None,
         later: Mapping[int, NetworkSettings] | None = None,  # of hosts that were reconfigured (faults.Reconfigure)
     ) -> None:
@@ -102,7 +102,8 @@ class Brokers:
         self.calendar = Calendar()
         network = PhysicalNetwork.of_graph(self.calendar, graph, direct)
         self.driver = Driver(network, trace=trace, encode=lambda data: data, decode=lambda data: data, service=service)
-        self.hosts = {router: Host(records=DiskRecords(tracking)) for router in settings}
+        strategies = tracking if isinstance(tracking, Mapping) else dict.fromkeys(settings, tracking)
+        self.hosts = {router: Host(records=DiskRecords(strategies[router])) for router in settings}
         self.subscribers: list[Subscriber] = []
         self.gone: list[Subscriber] = []  # who were there before
         self.publications: list[SimulatedPublication] = []
@@ -197,7 +198,7 @@ class Brokers:
         `writer`: a client of that broker; otherwise one comes for this message alone."""
         message = self.message(router, attributes, persistent=persistent, stray_ms=stray_ms, queue=queue)
         number = len(self.publications) + 1
-        client = self._send(router, message, number, writer=writer)
+        client = self.send(router, message, number, writer=writer)
         if client is None:
             return None
         one = SimulatedPublication(
@@ -221,13 +222,14 @@ class Brokers:
         """Its client does not know whether it arrived and sends it once more, over a new connection."""
         destination = Destination(one.queue, queue=True) if one.queue else Destination(TOPIC)
         message = Message(destination, one.attributes, id=MessageId.from_bytes(one.id), persistent=one.persistent)
-        client = self._send(one.router, encode_message(message), one.receipt, flags=PERHAPS_SENT)
+        client = self.send(one.router, encode_message(message), one.receipt, flags=PERHAPS_SENT)
         if client is not None:
             one.clients.append(client)
 
-    def _send(
+    def send(
         self, router: int, message: bytes, number: int, *, flags: int = 0, writer: SimClient | None = None
     ) -> SimClient | None:
+        """An encoded message; `number`: of the receipt. None: nobody took it."""
         broker = self.broker(router)
         if (
             broker is None

@@ -119,7 +119,28 @@ class Reconfigure:
     node: int
 
 
-HostFault: TypeAlias = SetClock | SlowDisk | FullDisk | Reconfigure
+@dataclass(frozen=True, slots=True)
+class BackUpDisk:
+    """The store is copied as it is."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreDisk:
+    """The store is the copy again. The broker must be down."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyDisk:
+    """The store is new: the disk was replaced. The broker must be down."""
+
+    node: int
+
+
+HostFault: TypeAlias = SetClock | SlowDisk | FullDisk | Reconfigure | BackUpDisk | RestoreDisk | EmptyDisk
 Fault: TypeAlias = (
     CutLink
     | CutOneWay
@@ -168,7 +189,7 @@ def inflict(driver: Driver, fault: Fault, hosts: Mapping[int, Host] | None = Non
             network.clog(a, b)
         case Unclog(a, b):
             network.release(a, b)
-        case SetClock() | SlowDisk() | FullDisk() | Reconfigure():
+        case SetClock() | SlowDisk() | FullDisk() | Reconfigure() | BackUpDisk() | RestoreDisk() | EmptyDisk():
             assert hosts is not None, "these hosts have no disk, clock or configuration"
             _inflict_on_host(hosts[fault.node], fault)
         case _:
@@ -185,6 +206,12 @@ def _inflict_on_host(host: Host, fault: HostFault) -> None:
             host.full = full
         case Reconfigure():
             host.reconfigured = True
+        case BackUpDisk():
+            host.back_up()
+        case RestoreDisk():
+            host.restore()
+        case EmptyDisk():
+            host.empty()
         case _:
             assert_never(fault)
 

@@ -1,7 +1,7 @@
 """A network of Hermes brokers on Pan in virtual time: the machines, no sockets.
 
 Each broker can send to each, at the latency between them, and messages between two keep their order. Requests to
-rendezvous nodes travel hop by hop like the rest. When a broker crashes the others notice within `notice_ms`, each at a
+rendezvous nodes travel hop by hop like the rest. When a broker crashes the others notice within `NOTICE_MS`, each at a
 time of its own, as they would by a broken connection or by heartbeats.
 """
 

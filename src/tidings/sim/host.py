@@ -5,6 +5,7 @@ links go by (the driver's `now`) does not jump with it, as on a real machine.
 """
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from tidings.delivery.store import MemoryStore, Record
@@ -33,6 +34,7 @@ class DiskRecords:
 class Host:
     store: MemoryStore = field(default_factory=MemoryStore)
     promised: MemoryStore = field(default_factory=MemoryStore)  # what brokers here were told is on the disk
+    backup: MemoryStore = field(default_factory=MemoryStore)  # a copy of the store
     records: DiskRecords = field(default_factory=DiskRecords)
     write_ms: float = WRITE_MS
     read_ms: float = 0.0  # how long it takes to load messages; 0: half as long as to write
@@ -44,6 +46,15 @@ class Host:
     written: Callable[[Sequence[Record]], None] = nobody  # the same, for whoever keeps books of it
     ahead_ms: float = 0.0  # how far the wall clock was set since the simulation began
     reconfigured: bool = False  # the broker finds another configuration at its next start
+
+    def back_up(self) -> None:
+        self.backup = deepcopy(self.store)
+
+    def restore(self) -> None:
+        self.store, self.promised = deepcopy(self.backup), deepcopy(self.backup)
+
+    def empty(self) -> None:
+        self.store, self.promised = MemoryStore(), MemoryStore()
 
     def write(self, records: Sequence[Record]) -> StoreError | None:
         """The same, judged: a batch of which the broker hears that it is written is there as a whole, any other not at

@@ -1,10 +1,6 @@
-"""A broker for tests, on loopback with real sockets: in the test's own event loop, or on a thread of its own.
-
-And a raw connection, to say to it what no client would.
-"""
+"""A broker for tests, on loopback with real sockets: in the test's own event loop, or on a thread of its own."""
 
 import asyncio
-import socket
 import ssl
 import tempfile
 import threading
@@ -21,16 +17,14 @@ from tidings.broker.security.guard import Guard
 from tidings.broker.server import Broker
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.delivery.store import MemoryStore, Store
-from tidings.model.values import Value
+from tidings.extras import installed
 from tidings.node.clients.admission import Admission
 from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
-from tidings.protocols.amqp.session import AmqpSession
 from tidings.protocols.http.session import HttpSession
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
 from tidings.protocols.mqtt.websocket import MqttWebSocketSession
-from tidings.protocols.native.frames import VERSION, FrameSplitter, FrameType, RawFrame, control, decode_fields
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.stomp.session import StompSession
 from tidings.protocols.websocket.frames import WebSocketLayer
@@ -99,7 +93,7 @@ async def local_broker(
 
 
 class BrokerThread:
-    """`with BrokerThread() as broker:` and connect to `broker.url`, or by AMQP to `broker.amqp`.
+    """`with BrokerThread() as broker:` and connect to `broker.url`; by AMQP (with the extra `amqp`) to `broker.amqp`.
 
     Retained messages of MQTT need settings with `last_values`."""
 
@@ -175,9 +169,12 @@ class BrokerThread:
             self.stomp_port = await local.broker.listen(ListenerSettings(StompSession, port=0))
             web = ListenerSettings(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
             self.websocket_port = await local.broker.listen(web)
-            amqp = ListenerSettings(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
-            self.amqp_port = await local.broker.listen(amqp)
-            self.amqp = f"127.0.0.1:{self.amqp_port}"
+            if installed("proton"):
+                from tidings.protocols.amqp.session import AmqpSession
+
+                amqp = ListenerSettings(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
+                self.amqp_port = await local.broker.listen(amqp)
+                self.amqp = f"127.0.0.1:{self.amqp_port}"
             make_mqtt = partial(MqttSession, MqttClients())
             mqtt = ListenerSettings(MqttNativeSession, port=0, make_gateway=make_mqtt)
             self.mqtt_port = await local.broker.listen(mqtt)
@@ -194,47 +191,3 @@ class BrokerThread:
             self.port, self.url = local.port, local.url
             self._ready.set()
             await self._stop.wait()
-
-
-class RawConnection:
-    """Frames as they come and go, whatever they say."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-        self._splitter = FrameSplitter(1 << 26)
-        self._frames: list[RawFrame] = []
-
-    @classmethod
-    async def open(cls, url: str, *, receive_bytes: int | None = None) -> "RawConnection":
-        host, _, port = url.removeprefix("tidings://").partition(":")
-        plain = socket.socket()
-        plain.setblocking(False)
-        if receive_bytes is not None:
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        await asyncio.get_running_loop().sock_connect(plain, (host, int(port)))
-        return cls(*await asyncio.open_connection(sock=plain, limit=receive_bytes or 1 << 16))
-
-    async def greet(self) -> dict[str, Value]:
-        await self.send(control(FrameType.HELLO, {"version": VERSION}))
-        return decode_fields((await self.frame()).payload)
-
-    async def send(self, data: bytes) -> None:
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def frame(self) -> RawFrame:
-        while not self._frames:
-            data = await self.reader.read(1 << 16)
-            if not data:
-                raise ConnectionError("the broker closed the connection")
-            self._frames += self._splitter.feed(data)
-        return self._frames.pop(0)
-
-    async def error(self) -> dict[str, Value]:
-        """The fields of the error frame that comes before the broker closes the connection."""
-        while (frame := await self.frame()).type != FrameType.ERROR:
-            pass
-        assert await self.reader.read(1) == b"", "closed after the error"
-        self.writer.close()
-        return decode_fields(frame.payload)

@@ -7,7 +7,6 @@ import time
 import pytest
 from hardening.fuzz.amqp_streams import FLOW, TRANSFER
 from hardening.support.amqp_client import MANY, Client, source
-from proton import symbol, uint
 
 import tidings
 from tidings import sync
@@ -16,6 +15,7 @@ from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
 from tidings.protocols.amqp.sasl import amqp_frame
 from tidings.protocols.amqp.sections import MessageSection, decode_sections
+from tidings.protocols.amqp.wire.types import symbol, uint
 from tidings.testing.local_broker import BrokerThread, local_broker, run
 
 COUNT, BODY = 400, bytes(2_000)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hardening.fuzz.sockets import Run
 from hardening.support.links import eventually
+from hardening.support.raw_connection import RawConnection
 
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.server import Broker
@@ -19,7 +20,7 @@ from tidings.model.values import Value
 from tidings.protocols.native.frames import FrameType, control
 from tidings.protocols.stomp.session import StompSession
 from tidings.segments import history_store
-from tidings.testing.local_broker import RawConnection, local_broker, run
+from tidings.testing.local_broker import local_broker, run
 from tidings.tracking.recording import attachments
 from tidings.tracking.recording.recorder import TrackingSettings
 

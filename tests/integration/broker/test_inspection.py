@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from hardening.support.links import BrokerNetwork, eventually
+from hardening.support.raw_connection import RawConnection
 
 from tidings.broker.inspection import PAGE, PAGE_MAX, TEXT_MAX
 from tidings.broker.security import users
@@ -16,7 +17,7 @@ from tidings.errors import RemoteError, SecurityError
 from tidings.model.destination import DestinationPattern
 from tidings.node.limits import BrokerLimits
 from tidings.protocols.native.frames import FrameType, control
-from tidings.testing.local_broker import RawConnection, local_broker, run
+from tidings.testing.local_broker import local_broker, run
 
 
 def test_the_overview_counts_what_happened() -> None:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 
 import pytest
+from hardening.support.raw_connection import RawConnection
 
 import tidings
 from tidings.broker.connections.connection import KEEP_ALIVE
@@ -17,7 +18,7 @@ from tidings.model.values import Value
 from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
 from tidings.protocols.native.frames import FrameType, control, decode_fields, encode_ack, encode_credit
-from tidings.testing.local_broker import RawConnection, local_broker
+from tidings.testing.local_broker import local_broker
 from tidings.testing.local_broker import run_plain as run
 
 HELLO = control(FrameType.HELLO, {"version": 1})

@@ -6,10 +6,12 @@ import time
 from typing import Any
 
 import pytest
+from hardening.support.links import eventually
 
 from tidings.broker.security import users
 from tidings.broker.security.access import AccessRules, Rule
-from tidings.broker.security.passwords import Cost
+from tidings.broker.security.login_tokens import LoginTokens
+from tidings.broker.security.passwords import Cost, PasswordHash
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.security.users import Users
 from tidings.client import Client, connect
@@ -39,11 +41,13 @@ RULES = AccessRules(
 )
 
 
-def guard(limits: BrokerLimits | None = None, rules: AccessRules = RULES) -> UserGuard:
+def guard(
+    limits: BrokerLimits | None = None, rules: AccessRules = RULES, tokens: LoginTokens | None = None
+) -> UserGuard:
     known = Users({})
     for name in ("reader", "writer", "other"):
         known = users.add(known, name, f"{name}'s password", frozenset(), CHEAP)
-    return UserGuard(known, rules, limits or BrokerLimits())
+    return UserGuard(known, rules, limits or BrokerLimits(), tokens=tokens)
 
 
 def client(here: Local, user: str, **options: Any) -> Client:
@@ -59,6 +63,32 @@ def test_nobody_comes_in_without_the_password() -> None:
             async with client(here, "reader") as reader:
                 assert reader.connected
             assert here.broker.login.refused == {"E_LOGIN": 4}
+
+    run(check())
+
+
+def test_who_was_in_comes_back_after_a_restart_without_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        before = guard(tokens=LoginTokens(bytes(32)))
+        async with (
+            local_broker(guard=before) as here,
+            connect(here.url, user="reader", password="reader's password") as reader,
+        ):
+
+            def hashed(*_: object) -> bool:
+                raise AssertionError("a password was hashed")
+
+            after = UserGuard(before.users, RULES, BrokerLimits(), tokens=LoginTokens(bytes(32)))
+            here.broker.login.guard = after  # as after a restart: it knows no password
+            monkeypatch.setattr(PasswordHash, "fits", hashed)
+            for connection in list(here.broker.clients.connections.values()):
+                connection.abort()
+
+            async def back() -> bool:
+                return reader.generation == 2 and reader.connected
+
+            await eventually(back, 30)
+            assert here.broker.login.refused == {}
 
     run(check())
 

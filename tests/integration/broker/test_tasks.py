@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
+from hardening.support.raw_connection import RawConnection
 
 from tidings.broker.connections.connection import ClientConnection, Silence
 from tidings.broker.http import console_process
@@ -15,7 +16,7 @@ from tidings.broker.tasks import Steps, Tasks
 from tidings.broker.tuning import capacity_observer as observing
 from tidings.delivery.store import MemoryStore, Record
 from tidings.kernel.clock import now_ms
-from tidings.testing.local_broker import RawConnection, local_broker, run
+from tidings.testing.local_broker import local_broker, run
 
 
 def failing(calls: list[int], then: asyncio.Event) -> Callable[[int], None]:

@@ -10,7 +10,6 @@ from hardening.fuzz.amqp_streams import (
     CLOSE,
     DETACH,
     FLOW,
-    NOBODY,
     TARGET,
     settled,
     transfer,
@@ -26,10 +25,10 @@ from hardening.support.amqp_client import (
     source,
     text,
 )
-from proton import Array, Data, Described, symbol, ubyte, uint, ulong
 
 from tidings.protocols.amqp.sasl import AMQP_HEADER, INIT, OUTCOME, SASL_HEADER, amqp_frame, sasl_frame
 from tidings.protocols.amqp.sections import MessageSection, encode
+from tidings.protocols.amqp.wire.types import Described, symbol, symbols, ubyte, uint, ulong
 from tidings.testing.local_broker import BrokerThread
 
 # --- receiving --------------------------------------------------------------------------------------------------------
@@ -146,7 +145,7 @@ def test_a_link_without_a_source_deletes_what_has_its_very_name(client: Open) ->
 @pytest.mark.parametrize("known", ["shared", "global"])
 def test_a_link_without_a_source_deletes_a_shared_subscription(client: Open, known: str) -> None:
     topic, container, name = f"topic://t.{uuid4().hex}", uuid4().hex, uuid4().hex
-    many = Array(NOBODY, Data.SYMBOL, *map(symbol, {"shared", known}))
+    many = symbols(*{"shared", known})
     owner = keep(client, container, f"{name}|1", topic, many)
     owner.receive(1, None, name=f"{name}|2")
     assert owner.detach(1)[2] is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hardening.support.certificates import Authority
-from proton import ConnectionException, Data, Delivery, Described, Message, symbol, ulong
+from proton import ConnectionException, Delivery, Message
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from tidings.broker.config.tls import TlsTable
@@ -33,7 +33,8 @@ from tidings.protocols.amqp.sasl import (
     SaslState,
     sasl_frame,
 )
-from tidings.protocols.amqp.sections import decode_first
+from tidings.protocols.amqp.wire.decode import decode_first
+from tidings.protocols.amqp.wire.types import Described, symbol, ulong
 from tidings.testing.local_broker import BrokerThread
 
 SECONDS = 30
@@ -100,7 +101,7 @@ def receive(stream: socket.socket, size: int) -> bytes:
 
 def next_frame(stream: socket.socket) -> tuple[int, Any]:
     size = int.from_bytes(head := receive(stream, 4), "big")
-    value, _ = decode_first(Data(), (head + receive(stream, size - 4))[8:])
+    value, _ = decode_first((head + receive(stream, size - 4))[8:])
     return int(value.descriptor), value.value
 
 
@@ -128,7 +129,7 @@ def test_a_certificates_common_name_is_a_user(tmp_path: Path) -> None:
         stream.sendall(SASL_HEADER)
         assert receive(stream, 8) == SASL_HEADER
         _, (mechanisms,) = next_frame(stream)
-        assert "EXTERNAL" in list(mechanisms)
+        assert "EXTERNAL" in mechanisms.elements
         stream.sendall(sasl_frame(INIT, [symbol("EXTERNAL"), b""]))
         assert next_frame(stream) == (OUTCOME, [SaslOutcome.OK])
 

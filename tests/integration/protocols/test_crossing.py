@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from hardening.contracts.codec import random_message
+from hardening.support.raw_connection import RawConnection
 from hardening.support.stomp import RawStomp, headers_of, message_of
 
 from tidings.broker.connections.client_listeners import ListenerSettings
@@ -18,7 +19,7 @@ from tidings.model.message_id import MessageId
 from tidings.protocols.native.frames import FrameType
 from tidings.protocols.stomp.frames import StompVersion
 from tidings.protocols.stomp.session import StompSession
-from tidings.testing.local_broker import RawConnection, local_broker, run
+from tidings.testing.local_broker import local_broker, run
 
 COUNT = 150
 

@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 from hardening.contracts.codec import random_message, random_predicate
+from hardening.contracts.reference_matrix import as_numbers
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidings.errors import UsageError
 from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.kernel.encoder import MessageEncoder
-from tidings.kernel.matrix import as_numbers
 from tidings.matching.categories import Demand, Grade, PlainGrade, canonical, equals, exists
 from tidings.matching.encoding import MESSAGE_ELEMENTS_MAX, Encoding, choose, minimal_sets, uncovered
 from tidings.matching.graded import GradedGrade

@@ -54,7 +54,7 @@ def accept_or_refuse(decode: object, data: bytes) -> None:
     for reader, write in READERS.items():
         if reader is decode:
             try:
-                found = reader(data)  # type: ignore[operator]
+                found = reader(data)
             except CodecError as error:
                 position = error.position
                 if position is None or not (error.code.startswith("E_CODEC_") and 0 <= position <= len(data)):

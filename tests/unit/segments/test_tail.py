@@ -118,7 +118,10 @@ def test_a_tail_becomes_a_segment_when_it_is_large_old_or_left(tmp_path: Path) -
 
     store = HistoryStore(tmp_path, 1)
     store.recover(START_MS)
-    many = [MessageId(number * 977, 1, START_MS + number) for number in range(SEGMENT_BYTES // 4)]
+    many = [
+        MessageId(number * 2_654_435_761 % 2**29, 1, START_MS + number % 100_003)
+        for number in range(SEGMENT_BYTES // 2)
+    ]
     store.append([], [entry(PUBLISHED, 0, ids_at(0))], START_MS + 10)
     assert (names(), (tmp_path / TAIL).exists()) == (0, True)
     store.append([], [entry(PUBLISHED, 1, many)], START_MS + 20)

@@ -13,7 +13,7 @@ from tidings.overlay.pan import PanOptions
 from tidings.overlay.topology.space import plane
 from tidings.routing.hermes import HermesOptions
 from tidings.routing.hermes.messages import HermesHandOver, HermesSubscriptionId
-from tidings.sim.hermes import HermesNetwork
+from tidings.sim.hermes import NOTICE_MS, HermesNetwork
 from tidings.sim.pan import PanNetwork
 
 TICK = EventType("tick", None, {"price": AttributeType.INT})
@@ -71,7 +71,7 @@ def test_delivery_resumes_within_the_refresh_interval_after_the_rendezvous_node_
         network.do(id.router, network.brokers[id.router].subscribe(network.calendar.now, 3, id, "tick"))
     wait(network, 2_000)
     network.crash(root)
-    wait(network, network.notice_ms + OPTIONS.refresh_ms)
+    wait(network, NOTICE_MS + OPTIONS.refresh_ms)
     network.do(hosts[0], network.brokers[hosts[0]].publish(network.calendar.now, "tick", event(1)))
     wait(network, 1_000)
     assert sorted(id for hand in handed for id in hand.subscriptions) == sorted(ids)
@@ -98,7 +98,7 @@ def test_delivery_resumes_without_a_refresh_whichever_rendezvous_node_is_lost(lo
         network.do(id.router, network.brokers[id.router].subscribe(network.calendar.now, 4, id, name))
     wait(network, 2_000)
     network.crash(network.rendezvous(lost))
-    wait(network, network.notice_ms + 2_000)
+    wait(network, NOTICE_MS + 2_000)
     network.do(hosts[0], first.publish(network.calendar.now, "bond", event(1)))
     wait(network, 1_000)
     assert sorted(id for hand in handed for id in hand.subscriptions) == sorted(ids)

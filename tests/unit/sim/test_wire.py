@@ -6,7 +6,8 @@ from typing import Any, get_args
 
 import pytest
 from hardening.simulate.fault_plans import combined_faults
-from hardening.simulate.mutants import MUTANTS, Mutant, first_noticed, planted
+from hardening.simulate.mutants import MUTANTS
+from hardening.simulate.planting import Mutant, first_noticed, planted
 from hardening.simulate.run import run
 from hardening.simulate.scenario import LINK
 from hardening.simulate.wire import WireWorld

@@ -12,6 +12,7 @@ from tidings.model.message_id import MessageId
 from tidings.model.selector import Selector
 from tidings.node.clients.subscription_plan import predicate_of
 from tidings.protocols.native.frames import FrameSplitter, FrameType
+from tidings.tracking.recording.recorder_backend import LOSS_BIT
 
 START_MS = 1_762_000_000_000
 TOPICS = ("a", "b", "c")
@@ -135,7 +136,7 @@ class World:
 
 
 def test_what_was_delivered_is_recorded_and_nothing_else() -> None:
-    recorded_in_all = 0
+    recorded_in_all = lost_in_all = 0
     for seed in range(8):
         world = World(seed)
         for _ in range(60):
@@ -153,6 +154,10 @@ def test_what_was_delivered_is_recorded_and_nothing_else() -> None:
             elif one.kind == KINDS[0]:
                 published |= ids
         assert published == world.sent
+        lost = {peer: recorded.pop(peer) for peer in list(recorded) if peer & LOSS_BIT}
         assert recorded == {name: ids for name, ids in world.got.items() if ids}
+        assert all(ids <= world.sent for ids in lost.values())
+        lost_in_all += sum(map(len, lost.values()))
         recorded_in_all += sum(map(len, recorded.values()))
     assert recorded_in_all > 10_000
+    assert lost_in_all > 1000

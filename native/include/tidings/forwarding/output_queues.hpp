@@ -1,5 +1,4 @@
-// Output: connections with their output, direct sinks with their backlogs, and the pressure both put on
-// publishers. Knows nothing of matching or parsing.
+// Output: connections with their output, direct sinks with their backlogs, and the pressure that both put on publishers.
 #pragma once
 #include <cstring>
 #include <span>
@@ -25,8 +24,7 @@ namespace tidings {
 class OutputQueues {
 public:
     static constexpr uint32_t nobody = UINT32_MAX;
-    static constexpr size_t answers_bytes_max = 64
-                                                << 10;  // of output above its limit before its client must read first
+    static constexpr size_t answers_bytes_max = 65'536;  // of output above its limit, before its client must read first
 
     explicit OutputQueues(const ForwarderOptions& options) : options(options) {}
 
@@ -56,7 +54,6 @@ public:
     }
 
     Connection* find(uint32_t number) { return connections_.find(number); }
-
     Connection& at(uint32_t number) {
         Connection* const connection = find(number);
         if (connection == nullptr) throw UsageError{"E_NO_CONNECTION", "no such connection"};
@@ -352,7 +349,8 @@ private:
 
     void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting,
                          int64_t now_ms) {
-        if (sink.full() && !make_way(sink, publisher)) return;
+        if (sink.full() && !make_way(sink, publisher, now_ms))
+            return recorder_.lose(sink, connection.subscriber, waiting, now_ms);
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
         if (!sink.queued) {
             sink.queued = true;
@@ -366,7 +364,7 @@ private:
     }
 
     // The sink's backlog is full: what its policy says. False: the new message is not taken.
-    bool make_way(Sink& sink, uint32_t publisher) {
+    bool make_way(Sink& sink, uint32_t publisher, int64_t now_ms) {
         switch (sink.policy) {
             case Policy::PushBack:
                 if (!sink.stalled && publisher != nobody) return true;  // its publisher is being pushed back
@@ -374,7 +372,7 @@ private:
                 return false;
             case Policy::DropOldest:
                 while (sink.full() && !sink.backlog.empty()) {
-                    forget_oldest(sink);
+                    forget_oldest(sink, now_ms);
                     dropped(sink, DropReason::Oldest);
                 }
                 return true;
@@ -385,7 +383,8 @@ private:
         }
     }
 
-    void forget_oldest(Sink& sink) {
+    void forget_oldest(Sink& sink, int64_t lost_ms = 0) {
+        if (lost_ms) recorder_.lose(sink, at(sink.connection).subscriber, sink.backlog.front(), lost_ms);
         sink.backlog_bytes -= sink.backlog.front().bytes();
         held_bytes_ -= sink.backlog.front().bytes();
         sink.backlog.pop_front();
@@ -398,6 +397,7 @@ private:
             const Sink::Waiting& first = sink.backlog.front();
             if (first.expires_ms != 0 && first.expires_ms <= now_ms) {
                 ++stats.expired;
+                recorder_.lose(sink, connection.subscriber, first, now_ms, Tracker::Loss::Expired);
             } else {
                 sink.credit -= sink.credit != Sink::unlimited;
                 connection.output.append(first.frame);
@@ -473,7 +473,7 @@ private:
             if (sink.backlog.empty() || now_ms - sink.moved_ms < options.stall_ms) continue;
             sink.stalled = true;
             dropped(sink, DropReason::Stalled, sink.backlog.size());
-            while (!sink.backlog.empty()) forget_oldest(sink);
+            while (!sink.backlog.empty()) forget_oldest(sink, now_ms);
             leave_if_empty(sink, at(sink.connection));
             release_waiters(sink);
         }

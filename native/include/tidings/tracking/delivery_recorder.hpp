@@ -55,6 +55,13 @@ public:
         tracker_->delivered(id, now_ms);
     }
 
+    // For `tidings trace --why`. `subscriber` 0: nothing is recorded.
+    void lose(const Sink& sink, uint32_t subscriber, const Sink::Waiting& waiting, int64_t now_ms,
+              Tracker::Loss cause = Tracker::Loss::Dropped) {
+        if (tracker_ && subscriber && sink.kind == Sink::Kind::Direct)
+            tracker_->lost(waiting.id.data(), subscriber, cause, now_ms);
+    }
+
 private:
     static constexpr size_t few = 4;
 

@@ -9,6 +9,7 @@
 
 #include "tidings/tracking/filter_volume.hpp"
 #include "tidings/tracking/line_filter.hpp"
+#include "tidings/tracking/run_codec.hpp"
 
 namespace tidings {
 
@@ -43,18 +44,15 @@ public:
             set(form, volume.filter ? volume.filter->to_string() : volume.ids);
             return;
         }
-        const bool many = volume.count >= filter_ids_min;
-        scattered_ = many && volume.runs.scattered();
-        if (scattered_) return;
         volume.runs.sort();
-        std::string runs = volume.runs.encode();
-        scattered_ = many && runs.size() > LineFilter::bytes_for(volume.count);
-        if (!scattered_) set(Form::Runs, std::move(runs));
+        std::string runs = RunCodec::encode(volume.runs);
+        filtered_ = volume.count >= filter_ids_min && 3 * runs.size() > 4 * LineFilter::bytes_for(volume.count);
+        if (!filtered_) set(Form::Runs, std::move(runs));
     }
 
     // For a history of this kind.
     const StoredContent& of(size_t kind) {
-        if (!scattered_) return same_;
+        if (!filtered_) return same_;
         StoredContent& content = kinds_[kind];
         if (content.data) return content;
         LineFilter filter(volume_.count, seeds_[kind]);
@@ -72,7 +70,7 @@ private:
 
     FilterVolume& volume_;
     std::span<const uint64_t> seeds_;  // by kind
-    bool scattered_ = false;           // a filter is smaller than runs
+    bool filtered_ = false;            // a filter is smaller than runs by a quarter
     StoredContent same_{};
     std::vector<StoredContent> kinds_;
 };

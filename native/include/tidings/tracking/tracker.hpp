@@ -23,13 +23,15 @@
 #include "tidings/support/error.hpp"
 #include "tidings/tracking/marks.hpp"
 #include "tidings/tracking/stored_content.hpp"
+#include "tidings/tracking/tracked_history.hpp"
 #include "tidings/tracking/tracker_options.hpp"
 
 namespace tidings {
 
 class Tracker {
 public:
-    enum class Kind : uint8_t { Publish, Route, Forward, Deliver };
+    using Kind = HistoryKind;
+    using Loss = LossPeer::Cause;
     static constexpr size_t id_bytes = IdArena::id_bytes;
     static constexpr uint64_t bits_max = 1ull << 32;
     static constexpr uint32_t doublings_max = 16;
@@ -54,11 +56,6 @@ public:
         for (size_t kind = 0; kind < kinds; ++kind) seeds_[kind] = seed_of(options.broker, static_cast<Kind>(kind));
     }
     Tracker(const Tracker&) = delete;
-
-    // What filters of one seed claim falsely others need not.
-    static uint64_t seed_of(uint32_t broker, Kind kind) {
-        return mix64(uint64_t{broker} << 8 | (static_cast<uint64_t>(kind) + 1));
-    }
 
     bool forwards() const { return options_.forwards; }
     uint32_t broker() const { return options_.broker; }
@@ -99,8 +96,14 @@ public:
     }
 
     void delivered(const uint8_t* id, uint32_t subscriber, int64_t now_ms) {
+        if (subscriber & LossPeer::bit) return lost(id, subscriber, now_ms);
         const uint32_t slot = begin(id, now_ms);
         note(subscriber_at(subscriber).of(*this, Kind::Deliver, origin_of(id), subscriber), slot);
+    }
+
+    // It did not get it.
+    void lost(const uint8_t* id, uint32_t subscriber, Loss cause, int64_t now_ms) {
+        lost(id, LossPeer::of(subscriber, cause), now_ms);
     }
 
     // Whom `delivered` speaks of from now on. Messages that go one after the other to the same subscribers are noted
@@ -146,7 +149,13 @@ public:
         flush(now_ms);
         if (now_ms < latest_ms_) set_back(now_ms);
         if (kind == Kind::Forward) end(neighbours_[peer], now_ms), neighbours_.erase(peer);
-        else if (kind == Kind::Deliver && peer < subscribers_.size()) end(subscribers_[peer], now_ms);
+        else if (kind == Kind::Deliver && peer < subscribers_.size()) {
+            end(subscribers_[peer], now_ms);
+            for (uint32_t cause = 0; cause < LossPeer::causes; ++cause) {
+                const auto found = losses_.find(LossPeer::of(peer, static_cast<Loss>(cause)));
+                if (found != losses_.end()) end(found->second, now_ms), losses_.erase(found);
+            }
+        }
         return std::exchange(done_, {});
     }
 
@@ -178,7 +187,7 @@ public:
         std::vector<uint32_t> found;
         for (const History& history : histories_)
             if (history.volume && history.kind == Kind::Deliver && history.origin == origin &&
-                history.volume->singles.contains(moment_ms))
+                !(history.peer & LossPeer::bit) && history.volume->singles.contains(moment_ms))
                 found.push_back(history.peer);
         return found;
     }
@@ -198,27 +207,7 @@ private:
     static constexpr uint32_t none = UINT32_MAX;
     static constexpr size_t fresh_max = 16;  // volumes begun in one flush that a new history is compared with
 
-    struct History {
-        Kind kind = Kind::Publish;
-        uint32_t origin = 0, peer = 0;
-        uint64_t sequence = 0;
-        int64_t late_ms = 0;                   // what is older than a volume by more than this is a straggler
-        std::shared_ptr<FilterVolume> volume;  // from the first flush on
-    };
-
-    // The receivers of the current messages, and marks that are for all of them.
-    struct Audience {
-        uint32_t origin = 0;
-        std::vector<uint32_t> subscribers;
-        Marks marks;
-    };
-
-    static VolumeShape shape_of(const TrackerOptions& of) {
-        const bool lists = of.exact || of.runs;
-        const uint64_t young = lists ? UINT64_MAX : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1) : 0;
-        return {of.bits, of.hashes, of.capacity, of.doublings, 2 * of.skew_ms + of.jitter_ms + 1,
-                young,   lists,     of.runs};
-    }
+    using History = TrackedHistory;
 
     // A point that messages pass: a history for each origin, few of them, and mostly the same as for the last message.
     struct Point {
@@ -243,7 +232,11 @@ private:
                 const auto found = neighbours_.find(peer);
                 return found == neighbours_.end() ? nullptr : &found->second;
             }
-            case Kind::Deliver: return peer < subscribers_.size() ? &subscribers_[peer] : nullptr;
+            case Kind::Deliver: {
+                const auto found = losses_.find(peer);
+                if (found != losses_.end()) return &found->second;
+                return peer < subscribers_.size() ? &subscribers_[peer] : nullptr;
+            }
         }
         return nullptr;
     }
@@ -308,6 +301,11 @@ private:
         if (arena_.empty()) times_.began_ms = now_ms;
         times_.now_ms = now_ms;
         return arena_.add(id);
+    }
+
+    void lost(const uint8_t* id, uint32_t peer, int64_t now_ms) {
+        const uint32_t slot = begin(id, now_ms);
+        note(losses_[peer].of(*this, Kind::Deliver, origin_of(id), peer), slot);
     }
 
     Point& subscriber_at(uint32_t subscriber) {
@@ -389,6 +387,7 @@ private:
         volume->owners = {index};
         volume->early_ms = options_.skew_ms;
         volume->seed = seeds_[static_cast<size_t>(histories_[index].kind)];
+        volume->runs.numbering = options_.numbering;
         own(*volume);
         if (fresh_.size() < fresh_max) fresh_.push_back(volume);
     }
@@ -488,7 +487,7 @@ private:
     std::vector<Point> subscribers_;
     Marks published_;  // marks of H_P
     Audience audience_;
-    std::unordered_map<uint32_t, Point> neighbours_;
+    std::unordered_map<uint32_t, Point> neighbours_, losses_;
     std::vector<TrackedFilter> done_;
     uint64_t next_sequence_ = 0, turn_ = 0;
     FilterVolume::Times times_;

@@ -13,8 +13,9 @@ struct TrackerOptions {
     uint64_t capacity = 2521;
     uint32_t doublings = 0;  // of bits and capacity, for histories that fill filters too fast
     int64_t skew_ms = 250, jitter_ms = 0, persist_ms = 1000;
-    bool retain = true;     // a filter stored on time goes on being filled
-    bool forwards = false;  // a history for each neighbour too
+    bool retain = true;      // a filter stored on time goes on being filled
+    bool forwards = false;   // a history for each neighbour too
+    uint64_t numbering = 0;  // key of the numbers of local publishers (`PublisherNumbering`)
 };
 
 }  // namespace tidings

@@ -24,9 +24,6 @@ def _needed(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Settings that the defaults do not have, each with the package it needs."""
     if configuration.admission.waiting_ms_max:
         yield "admission.waiting_ms_max", "scipy"
-    for number, listener in enumerate(configuration.listeners):
-        if listener.protocol == "amqp":
-            yield f"listeners[{number}].protocol", "proton"
     if configuration.console.enabled:
         yield "console.enabled", "nicegui"
     tracking = configuration.tracking

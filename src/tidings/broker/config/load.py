@@ -20,7 +20,6 @@ from tidings.broker.config.schema_reader import Problem, read
 from tidings.broker.config.tables import PORTS, PROTOCOLS, Configuration
 from tidings.broker.config.toml_positions import lines_of
 from tidings.errors import ConfigError
-from tidings.extras import installed
 
 FILE_BYTES_MAX = 1 << 20
 USERS_FILE_KEYS = (("users", "file"), ("broker", "data"))
@@ -70,18 +69,13 @@ def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Conf
     problems: list[Problem] = []
     configuration = _with_console(_with_ports(read(Configuration, document, (), problems), document), document)
     if "listeners" not in document:
-        spoken = tuple(one for one in configuration.listeners if one.protocol in protocols and _spoken(one.protocol))
+        spoken = tuple(one for one in configuration.listeners if one.protocol in protocols)
         configuration = replace(configuration, listeners=spoken)
     problems += Checker(configuration, protocols).problems()
     if problems:
         lines = lines_of(text)
         raise ConfigError([_located(problem, name, lines) for problem in problems])
     return configuration
-
-
-def _spoken(protocol: str) -> bool:
-    """True if a broker without configured listeners gets one for this protocol: AMQP needs an optional package."""
-    return protocol != "amqp" or installed("proton")
 
 
 def _with_ports(configuration: Configuration, document: dict[str, object]) -> Configuration:

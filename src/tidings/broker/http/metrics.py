@@ -103,11 +103,12 @@ class Metrics:
 
     def health(self) -> HttpPage:
         """200 while the broker serves clients, otherwise 503; a store that refuses or is slow, and messages that are
-        held because the store was replaced, are reported with status 200. If `live` is false, only a restart helps."""
+        held because the store was replaced, are reported with status 200, as are interests of the network that are not
+        known yet, if messages are stored meanwhile. If `live` is false, only a restart helps."""
         broker = self._view()
         ended = broker.failure
         network = broker.engine.network()
-        fits = network is None or (network.synchronised and not network.contested)
+        fits = network is None or (network.takes_persistent and not network.contested)
         ready = broker.ready and not ended and fits
         state = {
             "live": not ended,
@@ -120,6 +121,8 @@ class Metrics:
             state |= {"synchronised": network.synchronised, "duplicate_id": network.contested}
             if network.copies_held:
                 state["held"] = network.copies_held
+            if network.store_behind:
+                state["store_behind"] = True
         if ended:
             state["failure"] = ended
         return HttpPage(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
@@ -222,6 +225,8 @@ def _network(text: _Text, broker: BrokerView) -> None:
     )
     meaning = "Persistent messages held because the store was replaced (network.empty_store)."
     text.add("held_messages", "gauge", meaning, network.copies_held)
+    meaning = "1 if the store is older than what other brokers know of it, as after a restored backup."
+    text.add("store_behind", "gauge", meaning, int(network.store_behind))
     counts = copy_counts(broker, network)
     text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
     fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]

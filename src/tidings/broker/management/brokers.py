@@ -1,6 +1,7 @@
 """Operations on the broker: status, capacity, destinations, connections, users, configuration, traces."""
 
 import json
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -69,7 +70,9 @@ async def reload_configuration(call: Call) -> dict[str, Any]:
 
 async def trace(call: Call) -> dict[str, Any]:
     message, everywhere = MessageId.parse(call.values["id"]), call.values["everywhere"]
-    done = await call.client.ask(lambda receipt: Trace(receipt, message, everywhere))
+    about = (str(call.values[name]) for name in ("why", "destination", "attributes"))
+    request = Trace(0, message, everywhere, *about)
+    done = await call.client.ask(lambda receipt: replace(request, receipt=receipt))
     path: dict[str, Any] = json.loads(str(done.fields["path"]))
     return path
 

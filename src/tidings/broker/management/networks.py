@@ -41,6 +41,11 @@ async def forget_broker(call: Call) -> dict[str, Any]:
     return call.control.membership.forget(call.values["router"], call.values["queue"])
 
 
+async def release_held(call: Call) -> dict[str, Any]:
+    call.check_administer()
+    return call.control.membership.release_held()
+
+
 async def leave(call: Call) -> dict[str, Any]:
     call.check_administer()
     return call.control.membership.leave(call.values["seconds"])

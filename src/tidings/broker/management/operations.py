@@ -236,6 +236,15 @@ OPERATIONS = (
         (Parameter("seconds", "body", "integer", "At most this long.", 30, minimum=1, maximum=3600),),
         LEFT,
     ),
+    Operation(
+        "POST",
+        "/network/held/release",
+        "releaseHeld",
+        "Give the messages that are held since the store was replaced to the subscribers there are now.",
+        ADMINISTER,
+        networks.release_held,
+        returns=("released",),
+    ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
     Operation(
         "POST",
@@ -265,8 +274,11 @@ OPERATIONS = (
         (
             Parameter("id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40),
             Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
+            Parameter("why", "query", "string", "A subscriber: why it has the message, or not.", "", length_max=600),
+            Parameter("destination", "query", "string", "With why: where it was sent to.", "", length_max=255),
+            Parameter("attributes", "query", "string", "With why: its properties, a JSON object.", "", length_max=4096),
         ),
-        ("message", "hops"),
+        ("message", "hops", "reasons"),
     ),
     Operation(
         "GET",

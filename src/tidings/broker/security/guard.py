@@ -23,6 +23,9 @@ class Guard(Protocol):
     def proven(self, hello: Hello, address: str, certificate: str) -> bool:
         """True if this user has logged in from this address before."""
 
+    def token(self, principal: Principal) -> str:
+        """With which this user can log in again without expensive work; empty: none is needed."""
+
     def still(self, principal: Principal) -> bool:
         """True if entry and rules of the user are unchanged since `log_in` began; called by the thread that changes
         them."""
@@ -52,6 +55,9 @@ class OpenGuard:
 
     def proven(self, hello: Hello, address: str, certificate: str) -> bool:
         return True
+
+    def token(self, principal: Principal) -> str:
+        return ""
 
     def still(self, principal: Principal) -> bool:
         return True

@@ -125,7 +125,7 @@ class Login:
 
     def _accept(self, one: _Waiting, principal: Principal) -> None:
         if not one.gone:
-            self._step(LoggedIn(one.number, one.hello, principal))
+            self._step(LoggedIn(one.number, one.hello, principal, self.guard.token(principal)))
 
     def _refuse(self, one: _Waiting, error: SecurityError) -> None:
         self.refused[error.code] += 1

@@ -8,6 +8,7 @@ from threading import Lock
 from tidings.broker.security.access import AccessRules, GroupMember
 from tidings.broker.security.known_passwords import KnownPasswords
 from tidings.broker.security.login_throttle import Throttle
+from tidings.broker.security.login_tokens import LoginTokens
 from tidings.broker.security.passwords import HASH_BYTES, SALT_BYTES, Cost, PasswordHash
 from tidings.broker.security.users import User, Users
 from tidings.errors import SecurityError
@@ -22,12 +23,20 @@ class UserGuard:
     open = False
 
     def __init__(
-        self, users: Users, rules: AccessRules, limits: BrokerLimits, *, clock: Callable[[], float] = time.monotonic
+        self,
+        users: Users,
+        rules: AccessRules,
+        limits: BrokerLimits,
+        *,
+        tokens: LoginTokens | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.users = users
         self.rules = rules
         self.throttled = 0
-        self._clock = clock
+        self._clock, self._wall = clock, wall
+        self._tokens = tokens or LoginTokens()
         self._lock = Lock()
         self._throttle = Throttle()
         self._known = KnownPasswords()
@@ -70,16 +79,24 @@ class UserGuard:
         return self._member(user)
 
     def log_in_at_once(self, hello: Hello, address: str, certificate: str) -> Principal | None:
-        """Authenticate without a hash: by certificate or recently verified password. `log_in` judges all others."""
+        """Authenticate without a hash: by certificate, token or recently verified password. `log_in` judges all
+        others."""
         name = hello.user or certificate
         user = self.users.get(name)
         with self._lock:
             self._check_throttle(name, address)
             known = self._known.fits(self._clock(), name, user, hello.password)
-            if user is None or not (known or _is_certified(name, hello, certificate)):
+            if user is None or not (known or _is_certified(name, hello, certificate) or self._has_token(user, hello)):
                 return None
             self._throttle.succeeded(name, address)
         return self._member(user)
+
+    def _has_token(self, user: User, hello: Hello) -> bool:
+        return bool(hello.token) and self._tokens.fits(self._wall(), user, hello.token)
+
+    def token(self, principal: Principal) -> str:
+        user = self.users.get(principal.name)
+        return "" if user is None else self._tokens.make(self._wall(), user)
 
     def proven(self, hello: Hello, address: str, certificate: str) -> bool:
         with self._lock:

@@ -56,6 +56,7 @@ class ReconnectingConnection:
         self.frame_bytes_max = 1 << 20
         self.closed: TidingsError | None = None  # why
         self._options = options
+        self._tokens: dict[BrokerAddress, str] = {}  # to log in again, by the broker that gave them
         self._next_address = 0  # of those in the options: the one to try first
         self._unheard = unheard
         self._handlers = handlers
@@ -165,6 +166,7 @@ class ReconnectingConnection:
             "client": options.client_id,
             "heartbeat_ms": options.heartbeat_ms,
             "time_ms": now_ms(),
+            "token": self._tokens.get(address, ""),
         }
         try:
             frame = await link.greet(control(FrameType.HELLO, hello), seconds)
@@ -174,6 +176,7 @@ class ReconnectingConnection:
             publisher, broker = unsigned(fields, "publisher"), unsigned(fields, "broker")
             self.ids = MessageIdSource(publisher, broker, field(fields, "delta_ms", int))
             self.frame_bytes_max = unsigned(fields, "frame_max") or 1 << 20
+            self._tokens[address] = field(fields, "token", str)
             self._welcome(link, unsigned(fields, "heartbeat_ms"))
         except BaseException:
             await link.close()

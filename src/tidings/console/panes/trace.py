@@ -9,6 +9,7 @@ from tidings.console.widgets.network_map import Lit, NetworkMap
 from tidings.console.widgets.parts import card, empty, every, faint, problem, table
 from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId
+from tidings.tracking.draw.text import why_text
 from tidings.tracking.query.path import Hop, Path
 
 
@@ -24,6 +25,8 @@ class TracePane:
             self._id.on("keydown.enter", self._trace)
             self._choice.select(lambda: None)
             self._everywhere = ui.switch("Ask all brokers")
+            self._why = ui.input("Why has this subscriber it, or not?", value=query.get("why", ""))
+            self._why.props("outlined dense clearable").on("keydown.enter", self._trace)
             ui.button("Trace", icon="travel_explore", on_click=self._trace).props("no-caps")
         with ui.element("div").classes("t-columns even"):
             with card("Path"):
@@ -46,7 +49,8 @@ class TracePane:
         try:
             message = MessageId.parse((self._id.value or "").strip())
             client = await self._choice.source.client()
-            self._path = await client.trace(message, everywhere=self._everywhere.value)
+            why = (self._why.value or "").strip()
+            self._path = await client.trace(message, everywhere=self._everywhere.value, why=why)
         except TidingsError as caught:
             error = caught.reason
         except OSError as caught:
@@ -82,6 +86,8 @@ class TracePane:
             ]
             made = table(columns, key="id", label="Path")
             made.rows = rows
+        for one in path.reasons:
+            ui.label(f"{view.name(base + one.broker)}: {why_text(one)}")
         if path.hops and not path.confirmed:
             problem("The broker where it was published does not confirm it.")
         for broker, reason in path.unasked.items():

@@ -196,6 +196,7 @@ class ClientSessions:
                 "frame_max": limits.frame_bytes_max,
                 "heartbeat_ms": silence_ms,
                 "subscriptions_max": self._settings.subscriptions_max,
+                "token": login.token,
             }
         )
         self._plane.send(client.connection, welcome)

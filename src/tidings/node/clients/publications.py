@@ -4,10 +4,11 @@ Plain messages never come here: the plane serves them alone. Publishers that exc
 there is room (`relieve`).
 """
 
-from tidings.delivery.mailbox import Mailbox
+from tidings.delivery.mailbox import NEW, PERHAPS_SEEN, Mailbox
 from tidings.errors import TidingsError
 from tidings.kernel.events import Published, PublishedToRouters, PublishedToScheme, Relayed, RemoteMessage
 from tidings.model.event_type_topics import is_event
+from tidings.model.message_id import MessageId
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.publish_dedup import copy_refused
 from tidings.node.completions import ConfirmEntry, ConfirmPublication, Outcome, PublicationStored, PublishEvent
@@ -116,8 +117,18 @@ class Publications:
         persistent = message[1] & PERSISTENT and not message[1] & QUEUE
         if persistent and self._network is not None and (refusal := self._network.first_sync.refusal()):
             raise refusal
-        offer = self._service.prepare(message, mailboxes, expires_ms_of(message), connection)
-        return PublicationStored(now_ms, connection, message, offer, enters=self._abroad(message))
+        repeated = self._came_before(message[ID])
+        if repeated and mailboxes and persistent and self._network is not None:
+            self._network.store_and_forward.published_again(message[ID])
+        tries = PERHAPS_SEEN if repeated else NEW
+        offer = self._service.prepare(message, mailboxes, expires_ms_of(message), connection, tries)
+        return PublicationStored(now_ms, connection, message, offer, enters=self._abroad(message, repeated=repeated))
+
+    def _came_before(self, message_id: bytes) -> bool:
+        """True if a message of a transaction, or an event, may have been published before: its id was made for another
+        broker, which the plane takes only of what is sent again, or its publisher sends again what it sent."""
+        moved = MessageId.from_bytes(message_id).broker != self._settings.broker_id
+        return self._service.publish_dedup.perhaps(message_id, said=moved)
 
     def publish(self, publication: PublicationStored) -> None:
         """A message that is safe goes to its subscribers."""
@@ -181,7 +192,7 @@ class Publications:
         if connection is not None and network.scheme_forwarding.congested(1.0) and connection in self._outbox.connected:
             self._backpressure.hold(connection, LINKS)
 
-    def _abroad(self, message: bytes) -> bool:
+    def _abroad(self, message: bytes, *, repeated: bool) -> bool:
         """The message for other brokers: what is persistent is stored in the same batch. Returns whether it is to enter
         the network once that is safe."""
         if self._network is None or message[1] & QUEUE:
@@ -191,7 +202,7 @@ class Publications:
         if self._network.scheme_forwarding.events is not None and is_event(message):
             self._network.event_custody.accept(message)
         elif routers := self._plane.destinations(message):
-            self._network.store_and_forward.accept(message, routers, expires_ms_of(message))
+            self._network.store_and_forward.accept(message, routers, expires_ms_of(message), repeated=repeated)
         return False
 
     def _crowded(self, share: float) -> bool:

@@ -15,6 +15,7 @@ from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.completions import FinishMove, Outcome
 from tidings.node.effects import Log
 from tidings.node.mailboxes.mailbox_table import MailboxTable
+from tidings.tracking.recording.losses import LossCause
 
 EXPIRED, REJECTED, TOO_OFTEN = "expired", "rejected by its consumer", "delivered too often"
 OVERFLOWED = "its queue was full"
@@ -27,6 +28,7 @@ class MailboxAccess(Protocol):
     message_cache: MessageCache
 
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
+    def lose(self, mailbox: Mailbox, seq: int, cause: LossCause) -> None: ...
     def finished_if_written(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
     def returned(self, mailbox: Mailbox, dead: list[BacklogPosition]) -> None: ...
     def accept(
@@ -84,6 +86,8 @@ class DeadLetters:
         elif error is not None and self._mailboxes.is_open(mailbox):
             mailbox.put_back(place)
         else:
+            if move.cause:
+                self._service.lose(mailbox, place.seq, LossCause.BURIED)
             mailbox.finish(place.seq)
 
     def _bury(self, mailbox: Mailbox, place: BacklogPosition, message: bytes, cause: str) -> None:

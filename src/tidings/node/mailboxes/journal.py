@@ -186,6 +186,11 @@ class Journal:
             for one in batch.messages
         )
 
+    def is_noting(self, key: str) -> bool:
+        """True if a note under this key waits to be on disk."""
+        batches = [batch.changes for batch in (self._open_batch, self._under_way, self._again) if batch is not None]
+        return any(type(one) is Note and one.key == key for part in (*batches, self._unwritten) for one in part)
+
     def changes_alone(self) -> list[Record] | None:
         """The changes that go with a message written alone, at once; None: others must be waited for."""
         batch = self._open_batch

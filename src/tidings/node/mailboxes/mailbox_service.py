@@ -32,6 +32,7 @@ from tidings.node.mailboxes.memory_limits import MemoryLimits
 from tidings.node.mailboxes.queue_limits import QueueLimits
 from tidings.node.plane import Plane
 from tidings.node.settings import NodeSettings
+from tidings.tracking.recording.losses import LossCause
 
 
 class MailboxService:
@@ -40,16 +41,19 @@ class MailboxService:
     ) -> None:
         self.message_cache = MessageCache(settings.messages_bytes_max)
         self.mailboxes = MailboxTable(plane, journal, self.message_cache, settings)
-        self.overflow = MemoryLimits(plane, self.mailboxes, backpressure, settings, outbox)
+        self.overflow = MemoryLimits(plane, self.mailboxes, backpressure, settings, outbox, self.lose)
         self.expiry = Expiry(self.message_cache, settings.pieces.expiry_messages, settings.pieces.expiry_page)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
         self.limits = QueueLimits(self, self.mailboxes, journal)
         self.publish_dedup = PublishDedup()
         self.attended: dict[Mailbox, None] = {}  # those with consumers
         self.expired = 0
+        self.records_losses = False
+        self.losses: list[tuple[Mailbox, LossCause, bytes]] = []  # since tracking took them: ids of messages
         self._journal, self._outbox = journal, outbox
         self._settings = settings
         self._next_seq = 1
+        self._found_seq = 0  # the last one that an earlier run stored
         self._touched: dict[Mailbox, None] = {}
 
     def recover(self, recovered: Recovered) -> None:
@@ -72,7 +76,19 @@ class MailboxService:
                     dead.append(place)
             self.dead_letters.bury(mailbox, dead, TOO_OFTEN)
             self.limits.recovered(mailbox)
+        self._found_seq = recovered.last_seq
         self._next_seq = recovered.last_seq + 1
+
+    @property
+    def last_seq(self) -> int:
+        """Of all messages so far."""
+        return self._next_seq - 1
+
+    def doubt(self) -> None:
+        """The store is older than what was given out of it: messages that an earlier run stored may have been seen."""
+        for mailbox in self.mailboxes.by_sink.values():
+            if mailbox.durable:
+                mailbox.doubt(self._found_seq)
 
     # --- consumers ------------------------------------------------------------------------------------------------
 
@@ -288,6 +304,7 @@ class MailboxService:
                     mailbox.quota.arrived(seq)
                     self.limits.offered(mailbox, place, len(message))
             else:
+                self.lose(mailbox, seq, LossCause.DROPPED)
                 self.message_cache.release(seq)
         if stored:
             self.publish_dedup.recent.add(message[ID])
@@ -316,8 +333,14 @@ class MailboxService:
             self.dead_letters.bury(mailbox, places, EXPIRED)
             return
         for place in places:
+            self.lose(mailbox, place.seq, LossCause.EXPIRED)
             mailbox.finish(place.seq)
         self.finished(mailbox, [place.seq for place in places])
+
+    def lose(self, mailbox: Mailbox, seq: int, cause: LossCause) -> None:
+        """Nobody will get this from the mailbox; before it is finished there."""
+        if self.records_losses and (held := self.message_cache.get(seq)) is not None:
+            self.losses.append((mailbox, cause, held.message[ID]))
 
     def tick(self, now_ms: int) -> None:
         """About once a second: take out what is late, and look at all mailboxes that have consumers."""

@@ -9,7 +9,7 @@ share it, each one whose output has room.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from tidings.delivery.mailbox import Mailbox, SlowPolicy
@@ -19,6 +19,7 @@ from tidings.node.mailboxes.backpressure import Backpressure
 from tidings.node.mailboxes.mailbox_table import MailboxTable
 from tidings.node.plane import Plane
 from tidings.node.settings import NodeSettings
+from tidings.tracking.recording.losses import LossCause
 
 DROPS = ("oldest", "newest", "stalled", "far", "cost")  # reasons: docs/wire.md, DROPPED
 
@@ -31,11 +32,13 @@ class MemoryLimits:
         backpressure: Backpressure,
         settings: NodeSettings,
         outbox: AnswerBatch,
+        lose: Callable[[Mailbox, int, LossCause], None],
     ) -> None:
+        """`lose` is called before a message is lost that waits."""
         self.dropped = dict.fromkeys(DROPS, 0)  # of all mailboxes, those that are gone too
         self.slow: set[int] = set()  # connections to be closed because they did not keep up
         self._plane, self._mailboxes, self._backpressure = plane, mailboxes, backpressure
-        self._settings, self._outbox = settings, outbox
+        self._settings, self._outbox, self._lose = settings, outbox, lose
         self._untold: dict[Mailbox, Counter[str]] = {}  # what was lost since consumers were told, by reason
         self._full_since_ms: dict[Mailbox, int] = {}  # those that publishers wait for
 
@@ -54,7 +57,9 @@ class MemoryLimits:
                     return True
                 reason = "stalled" if mailbox.stalled else "far"
             case SlowPolicy.DROP_OLDEST:
-                while mailbox.drop_oldest():
+                while (oldest := mailbox.backlog.first()) is not None:
+                    self._lose(mailbox, oldest.seq, LossCause.DROPPED)
+                    mailbox.drop_oldest()
                     self._lost(mailbox, "oldest")
                     if mailbox.bytes + size <= limit:
                         return True

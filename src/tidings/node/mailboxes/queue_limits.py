@@ -16,6 +16,7 @@ from tidings.node.encoded_message import expires_ms_of
 from tidings.node.mailboxes.dead_letters import OVERFLOWED, DeadLetters
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_table import MailboxTable
+from tidings.tracking.recording.losses import LossCause
 
 
 class QueueOwner(Protocol):
@@ -24,6 +25,7 @@ class QueueOwner(Protocol):
     dead_letters: DeadLetters
 
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
+    def lose(self, mailbox: Mailbox, seq: int, cause: LossCause) -> None: ...
     def remove(self, mailbox: Mailbox) -> None: ...
 
 
@@ -111,6 +113,7 @@ class QueueLimits:
             self._service.dead_letters.bury(mailbox, [place], OVERFLOWED)
             return
         mailbox.dropped += 1
+        self._service.lose(mailbox, place.seq, LossCause.DROPPED)
         mailbox.finish(place.seq)
         self._service.finished(mailbox, [place.seq])
 

@@ -34,7 +34,7 @@ class Diversions:
         return router in self._queues
 
     def divert(self, router: Router, queue: Destination) -> None:
-        """What waits for the router, or still comes from the store, goes to the queue, which is made if needed."""
+        """Move what waits for the router, or still comes from the store, to the queue, which is made if needed."""
         self._service.mailboxes.queue(queue, may_make=True)
         self._queues[router] = queue
 

@@ -44,9 +44,14 @@ class FirstSync:
             self._plane.interest(UNKNOWN, self._everything, ())
             self._store_and_forward.destinations_known = False
 
+    @property
+    def takes(self) -> bool:
+        """Persistent messages are taken; False: they are refused for now."""
+        return self.done or not self._refuses
+
     def refusal(self) -> TidingsError | None:
         """The error with which a persistent message for unknown destinations is refused; None: it is stored."""
-        if self.done or not self._refuses:
+        if self.takes:
             return None
         reason = "this broker has not yet learned who in its network wants persistent messages; send it again later"
         return TidingsError("E_NOT_SYNCHRONISED", reason)

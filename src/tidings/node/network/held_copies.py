@@ -4,7 +4,8 @@ With its store a broker loses its durable subscriptions. If it took what waits f
 and be lost, though it was confirmed. A broker that begins with a new store and was never there before gets nothing
 before somebody has subscribed here. So a persistent copy that arrives earlier means that the store was replaced: this
 copy and all that follow are kept on disk, in a mailbox of their own, and acknowledged to the neighbour. They are
-released in order, marked as redelivered, after `wait_ms`, or when the broker is started with the policy `take`.
+released in order, marked as redelivered, after `wait_ms`, when an operator confirms it (`confirm`), or when the broker
+is started with the policy `take`. That nobody has subscribed since the store was new is noted in it, for later runs.
 
     copy ──► store ──► held ──release──► loaded ──► matched ──► mailboxes, subscribers
 
@@ -17,7 +18,7 @@ from enum import Enum
 from itertools import islice
 
 from tidings.delivery.mailbox import PERHAPS_SEEN
-from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
+from tidings.delivery.store import Acked, MailboxAdded, Note, Recovered, Stored
 from tidings.errors import TidingsError
 from tidings.node.completions import HoldCopy, ReleaseCopy
 from tidings.node.encoded_message import ID, expires_ms_of
@@ -28,6 +29,7 @@ from tidings.node.plane import NetworkPlane
 from tidings.overlay.effects import Report
 
 KIND = "held"
+FRESH_NOTE = "store-unclaimed"  # there while nobody has subscribed since the store was new
 
 
 class EmptyStorePolicy(Enum):
@@ -59,8 +61,11 @@ class HeldCopies:
         self._options, self._load_max = options, load_max
         self._box = 0  # the number under which the store keeps them
         self._fresh = False  # the store is new, and nobody has subscribed here since
+        self._noted = False  # the store says so
+        self._new = False  # nothing was ever written to it when this run began
         self._holding = False
         self._since: float | None = None  # when holding began in this run, by the links' clock
+        self._confirmed = False  # by an operator
         self._releasing = False
         self._resting = False  # the store refused what was released: until the next tick
         self._seqs: dict[int, None] = {}  # in order
@@ -71,7 +76,11 @@ class HeldCopies:
 
     def recover(self, recovered: Recovered, *, new: bool) -> None:
         """`new`: nothing was ever written to the store."""
-        self._fresh = new and self._options.policy is not EmptyStorePolicy.TAKE
+        self._new = new
+        if new:
+            self._journal.change(Note(FRESH_NOTE, b"1"))
+        self._noted = new or FRESH_NOTE in recovered.notes
+        self._fresh = self._noted and self._options.policy is not EmptyStorePolicy.TAKE
         for box in recovered.mailboxes:
             if box.kind == KIND:
                 self._box = box.mailbox
@@ -81,6 +90,24 @@ class HeldCopies:
     def subscribed(self) -> None:
         """Somebody here wants something: what arrives from now on may be for this subscriber."""
         self._fresh = False
+        self._claim()
+
+    def confirm(self) -> bool:
+        """An operator says that all durable subscriptions are there again; False: nothing is held."""
+        self._confirmed = self._holding
+        return self._holding
+
+    def _claim(self) -> None:
+        if self._noted:
+            self._noted = False
+            self._journal.later(Note(FRESH_NOTE, b""))
+
+    def replaced(self) -> bool:
+        """A neighbour knows an earlier store of this broker. True: this one is new in this run; holding begins with the
+        next copy, whoever has subscribed meanwhile."""
+        if self._new and self._options.policy is not EmptyStorePolicy.TAKE:
+            self._fresh = True
+        return self._new
 
     def takes(self) -> bool:
         """True if a copy that arrives is to be held."""
@@ -111,17 +138,17 @@ class HeldCopies:
         policy, wait_ms = self._options.policy, self._options.wait_ms
         if self._since is None:
             self._since = now
-            until = "the broker is started with network.empty_store = take"
+            until = "an operator releases them (tidings net release)"
             if policy is EmptyStorePolicy.WAIT:
                 until = f"its durable subscribers had {wait_ms / 1000:g} s to come back"
             text = f"the store is new, but other brokers kept messages for this one: they are held until {until}"
             return [Report("E_EMPTY_STORE", text)]
         if self._releasing and not len(self):
-            self._releasing = self._holding = False
+            self._releasing = self._holding = self._confirmed = False
+            self._claim()
             return [Report("HELD_RELEASED", "the messages held since the store was replaced are given to subscribers")]
-        self._releasing = policy is EmptyStorePolicy.TAKE or (
-            policy is EmptyStorePolicy.WAIT and now - self._since >= wait_ms
-        )
+        waited = policy is EmptyStorePolicy.WAIT and now - self._since >= wait_ms
+        self._releasing = policy is EmptyStorePolicy.TAKE or self._confirmed or waited
         return []
 
     def wanted(self) -> list[int]:

@@ -47,6 +47,7 @@ from tidings.node.network.pan_links import PanLinks
 from tidings.node.network.relay_inbox import RelayInbox, waiting_report
 from tidings.node.network.scheme_forwarding import SchemeForwarding
 from tidings.node.network.settings import Dials, NetworkSettings
+from tidings.node.network.store_age import StoreAge
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import NetworkTables
 from tidings.node.observed_plane import InterestChange
@@ -57,7 +58,15 @@ from tidings.overlay.pan.machine import TIMER as PAN_TIMER
 from tidings.overlay.pan.messages import Changed, PanAnswered, PanArrived, Unanswered
 from tidings.routing.bdrp.parts import topic_of
 from tidings.routing.control.codec import decode
-from tidings.routing.control.messages import Datagram, FloodAck, FloodItem, FloodSummary, SchemeMessage, Taken
+from tidings.routing.control.messages import (
+    Datagram,
+    FloodAck,
+    FloodItem,
+    FloodSummary,
+    SchemeMessage,
+    StoreMarks,
+    Taken,
+)
 from tidings.routing.control.pan_codec import SCHEME as PAN
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
@@ -90,6 +99,7 @@ class Network:
         self._notes = NetworkNotes()
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self.first_sync = FirstSync(plane, settings, store_and_forward)
+        self.store_age = StoreAge()
         self._arrange(incarnation)
         self.relay_inbox = RelayInbox(
             store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
@@ -129,6 +139,7 @@ class Network:
         before = noted_incarnation(recovered.notes)
         if self.incarnation <= before:
             self._arrange(before + 1)
+        self.store_age.recover(recovered.notes)
         self.store_and_forward.recover(recovered)
         self.event_custody.recover(recovered)
         self.held_copies.recover(recovered, new=INCARNATION_NOTE not in recovered.notes)
@@ -308,6 +319,9 @@ class Network:
         self.relay_inbox.tick()
         self.store_and_forward.forget_silent(now_ms, 2 * self.settings.bdrp.retain_ms)
         self.out += self.held_copies.tick(self.clock.now)
+        if self.store_age.tick(self.clock.now, journal, self.store_and_forward.last_seq):
+            for peer in self._channels.peers:
+                self._channels.say(peer, self.store_age.marks(peer))
         self.note_interests(journal)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
@@ -359,6 +373,7 @@ class Network:
         assert link is not None
         self._channels.link(peer, link.connection)
         self.store_and_forward.link_up(peer)
+        self._channels.say(peer, self.store_age.marks(peer))
         self.neighbour_changes.append((True, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_up(self.clock.now, peer))
@@ -388,6 +403,9 @@ class Network:
         match message:
             case Taken(tags=tags):
                 self.store_and_forward.taken(peer, tags)
+            case StoreMarks():
+                if self.store_age.heard(peer, message):
+                    self.out.append(self.store_and_forward.store_is_old(peer))
             case Datagram():
                 self.datagrams.arrived(message)
             case SchemeMessage(scheme=scheme, payload=payload) if scheme == PAN and self.pan is not None:

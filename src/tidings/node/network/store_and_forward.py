@@ -52,7 +52,7 @@ from tidings.node.network.copy_numbers import (
 from tidings.node.network.held_copies import EmptyStoreOptions, HeldCopies
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.plane import NetworkPlane
-from tidings.overlay.effects import Router
+from tidings.overlay.effects import Report, Router
 
 KIND = "transit"
 LOAD_MAX = 256
@@ -359,6 +359,21 @@ class StoreAndForward:
         """About once a second: forget which copies came of broker runs that are long over."""
         for note in self._seen.numbers.forget_silent(now_ms, silent_ms):
             self._journal.later(note)
+
+    @property
+    def last_seq(self) -> int:
+        """Of what was stored here, by this broker's runs so far."""
+        return self._service.last_seq
+
+    def store_is_old(self, peer: Router) -> Report:
+        """A neighbour knows a later state of this broker's store."""
+        self._service.doubt()
+        if self._held.replaced():
+            text = f"the store is new, but broker {peer} knows an earlier one of this broker"
+            return Report("E_STORE_REPLACED", text)
+        text = f"the store is older than when broker {peer} last heard of it, as after a restored backup: "
+        text += "what was stored and acknowledged since is lost, and what waits is given marked as redelivered"
+        return Report("E_STORE_RESTORED", text)
 
     def waiting_for(self) -> dict[Router, int]:
         """Routers that something waits for, unsent, and how much."""

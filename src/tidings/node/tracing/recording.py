@@ -14,12 +14,17 @@ from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.session import Connection
 from tidings.node.effects import Inquire, Track
 from tidings.node.encoded_message import ID
+from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.network.network import Network
 from tidings.node.plane import TrackingPlane
+from tidings.node.tracing.names import consumer_name, subscriber_name
+from tidings.node.tracing.reasons import PresentReasons
 from tidings.node.tracing.searches import Tracing
 from tidings.overlay.effects import Router
+from tidings.tracking.query.codec import WhyQuestion
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import HistoryKind
+from tidings.tracking.recording.losses import loss_peer
 from tidings.tracking.recording.recorder import (
     Effect,
     Recorder,
@@ -41,19 +46,23 @@ class Tracking:
         outbox: AnswerBatch,
         network: Network | None,
         clients: Mapping[int, Connection],
+        service: MailboxService,
         *,
         broker: int,
         incarnation: int,
     ) -> None:
         self._plane, self._outbox, self._network, self._clients = plane, outbox, network, clients
-        self._now_ms = 0
+        self._now_ms, self._service = 0, service
         self.skew_ms = settings.skew_ms  # T_s
         self._backend = settings.kernel_backend(broker, incarnation)
         if self._backend is not None:
             plane.use_tracker(self._backend.tracker)
             self._backend.know_brokers((broker,))
         self.recorder = Recorder(broker, settings, incarnation, self._backend)
-        self.tracing = Tracing(broker, None if network is None else network.datagrams, self._inquire, outbox.answer)
+        service.records_losses = self._backend is not None
+        post = None if network is None else network.datagrams
+        present = PresentReasons(service, clients)
+        self.tracing = Tracing(broker, post, self._inquire, outbox.answer, present.about)
         self._names: dict[int, str] = {}  # of connections with subscriptions
         self._sinks: Counter[int] = Counter()  # how many each of them has
         self._attached: Counter[str] = Counter()  # subscribers, and through how many connections
@@ -93,6 +102,15 @@ class Tracking:
                 else:
                     effects += self._change(now_ms, mailbox.name, added)
         self._emit(effects)
+
+    def take_losses(self, now_ms: int) -> None:
+        """Record what mailboxes have lost since."""
+        assert self._backend is not None
+        losses, self._service.losses = self._service.losses, []
+        for mailbox, cause, id in losses:
+            name = self._names.get(_owner(mailbox), "") if mailbox.kind is MailboxKind.PRIVATE else mailbox.name
+            if name in self._attached:
+                self._backend.add(HistoryKind.DELIVER, loss_peer(name, cause), id, now_ms)
 
     def _record(self, now_ms: int, passed: list[tuple[bytes, Router | None]]) -> None:
         """Record what a scheme has carried, which the plane knows nothing of."""
@@ -164,9 +182,9 @@ class Tracking:
     def resolved(self, now_ms: int, number: int, answer: TraceAnswer) -> None:
         self.tracing.resolved(now_ms, number, answer)
 
-    def _inquire(self, now_ms: int, number: int, message: MessageId) -> None:
+    def _inquire(self, now_ms: int, number: int, message: MessageId, why: WhyQuestion) -> None:
         self._emit(self.recorder.tick(now_ms))  # what is full is on its way to the archive before the question is
-        self._outbox.add(Inquire(number, self.recorder.ask(message)))
+        self._outbox.add(Inquire(number, self.recorder.ask(message, why.subscriber)))
 
     def _subscribed(self, now_ms: int, connection: int, client: Connection | None, added: bool) -> list[Effect]:
         """One subscription of a client more, or one fewer."""
@@ -202,19 +220,6 @@ class Tracking:
         entries = tuple(effect.entry for effect in effects if isinstance(effect, StoreEntries))
         if changes or entries:
             self._outbox.add(Track(changes, entries))
-
-
-def subscriber_name(client: Connection) -> str:
-    """The name of a client in reports: its id, which stays the same; without one, its user and connection."""
-    own = client.client_id
-    if own and not own.endswith("/"):  # with users, "name/" stands before each id
-        return own
-    return f"{own or client.principal.name + '/'}#{client.number}"
-
-
-def consumer_name(mailbox: str, client: Connection) -> str:
-    """The name in reports of a client that was given a message from a mailbox."""
-    return f"{mailbox} to {subscriber_name(client)}"
 
 
 def _owner(mailbox: Mailbox) -> int:

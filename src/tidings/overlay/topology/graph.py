@@ -28,9 +28,6 @@ class Edge:
     latency_ms: float = 1.0
     bandwidth_bytes_s: float | None = None
 
-    def other(self, node: Node) -> Node:
-        return self.b if node == self.a else self.a
-
 
 class Graph:
     def __init__(self) -> None:

@@ -23,9 +23,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidings.pipeline.source.options import ReadOptions, WriteOptions
-from tidings.pipeline.source.reading import BatchReader, PushingReader, StreamReader
+from tidings.pipeline.source.reader import BatchReader, PushingReader, StreamReader
+from tidings.pipeline.source.row_writer import BatchWriter, StreamWriter
 from tidings.pipeline.source.rows import DEFAULT_SCHEMA
-from tidings.pipeline.source.writing import BatchWriter, StreamWriter
 
 _PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
 

@@ -5,12 +5,14 @@ stays in the queue whatever the client says of it. At the end of the queue the c
 it is there; otherwise we look now and then whether there is more.
 """
 
-from proton import Delivery, Sender, Terminus
-
-from tidings.errors import RemoteError, SecurityError
+from tidings.errors import RemoteError, SecurityError, TidingsError
 from tidings.model.selector import Selector
+from tidings.protocols.amqp.conditions import condition_of
 from tidings.protocols.amqp.consumer import WINDOW_BYTES, content_of
-from tidings.protocols.amqp.context import Context, credit_of, refuse
+from tidings.protocols.amqp.context import Context
+from tidings.protocols.amqp.engine.link import IncomingDelivery, OutgoingDelivery, SenderLink
+from tidings.protocols.amqp.engine.states import StateCode
+from tidings.protocols.amqp.engine.terminus import COPY
 from tidings.protocols.amqp.source import LinkSource, answer_source, read_source
 from tidings.protocols.native.frames import FrameType, unsigned
 from tidings.protocols.native.peer import Delivered, Fields
@@ -20,7 +22,7 @@ LOOK_AGAIN_TICKS = 2  # half a second
 
 
 class BrowserLink:
-    def __init__(self, context: Context, link: Sender, source: LinkSource) -> None:
+    def __init__(self, context: Context, link: SenderLink, source: LinkSource) -> None:
         self.number = context.next_number()
         self._context = context
         self._link = link
@@ -39,37 +41,30 @@ class BrowserLink:
         if not self._context.permits("browse", queue):
             raise SecurityError("E_FORBIDDEN", f"this user may not browse {queue}")
         answer_source(self._link, self._source)
-        self._link.open()
 
     def refuse(self) -> None:
         """The broker refused it."""
         self._ended = True
 
+    def fail(self, error: TidingsError) -> None:
+        self._ended = True
+        self._link.detach(closed=True, error=condition_of(error))
+
     def end(self, *, closed: bool) -> None:
         """The client has detached it."""
         if not self._ended:
             self._ended = True
-            if closed:
-                self._link.close()
-            else:
-                self._link.detach()
-        self._let_go()
+            self._link.detach(closed=closed)
 
     def abandon(self) -> None:
         """The session around it is gone."""
         self._ended = True
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """See `tidings.protocols.amqp.session`."""
-        self._link.free()
-        del self._link
 
     # --- pages ----------------------------------------------------------------------------------------------------
 
     def flow(self) -> None:
         """The client's credit has changed."""
-        if self._at_end and self._link.drain_mode:
+        if self._at_end and self._link.draining:
             self._at_end = False  # it wants to know: look once more
         self._maybe_ask()
 
@@ -83,10 +78,10 @@ class BrowserLink:
     def _maybe_ask(self) -> None:
         if self._ended or self._asked or self._at_end:
             return
-        credit = credit_of(self._link, self._sent)
+        credit = self._link.allowed
         if not credit:
             return
-        self.starved = self._link.session.outgoing_bytes >= WINDOW_BYTES
+        self.starved = self._link.channel.outgoing_bytes >= WINDOW_BYTES
         if self.starved:
             return
         self._asked = True
@@ -101,13 +96,13 @@ class BrowserLink:
         if isinstance(answer, RemoteError):
             if answer.code != "E_QUEUE_UNKNOWN":  # a queue is made when it is first used: until then it is empty
                 self._ended = True
-                refuse(self._link, answer)
+                self._link.refuse(condition_of(answer))
                 return
             answer = {"seq": self._seq, "priority": self._priority}
         self._seq, self._priority = unsigned(answer, "seq", 63), unsigned(answer, "priority")
         if not answer.get("more"):
             self._at_end, self._ticks = True, 0
-            if self._link.drain_mode and self._link.credit > 0:
+            if self._link.draining and self._link.allowed:
                 self._link.drained()
         self._maybe_ask()
 
@@ -120,21 +115,27 @@ class BrowserLink:
         if not content:
             return
         self._sent += 1
-        delivery = self._link.delivery(str(self._sent))
-        self._link.stream(content)
-        self._link.advance()
-        if self._source.presettled:
-            delivery.settle()
+        self._link.send(b"%d" % self._sent, content, settled=self._source.presettled)
 
-    def updated(self, delivery: Delivery) -> None:
+    def updated(self, delivery: OutgoingDelivery) -> None:
         """Whatever the client says of a copy, it is done with it."""
-        if delivery.settled or delivery.remote_state:
+        if delivery.remote_settled or delivery.state.code is not StateCode.NONE:
             delivery.settle()
 
+    def adopted(self, delivery: OutgoingDelivery) -> None:
+        """The kernel sends nothing by this link."""
 
-def browsed(link: Sender, context: Context) -> LinkSource | None:
+    def received(self, delivery: IncomingDelivery, payload: bytes, *, more: bool) -> None:
+        """The broker sends."""
+
+    def aborted(self, delivery: IncomingDelivery) -> None:
+        """The broker sends."""
+
+
+def browsed(link: SenderLink, context: Context) -> LinkSource | None:
     """The queue it wants to look into; None: it is a consumer's link. Of a topic `copy` is what everybody gets."""
-    if link.remote_source.distribution_mode != Terminus.DIST_MODE_COPY or not link.remote_source.address:
+    terminus = link.remote_source
+    if terminus is None or terminus.distribution_mode != COPY or not terminus.address:
         return None
     source = read_source(link, context)
     return source if source.destination.startswith("queue:") else None

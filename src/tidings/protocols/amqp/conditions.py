@@ -4,11 +4,10 @@
 ('amqp:invalid-field', 'amqp:unauthorized-access', 'amqp:internal-error')
 """
 
-from proton import Condition, symbol
-
 from tidings.errors import TidingsError
-from tidings.protocols.amqp.sections import AmqpValue
+from tidings.protocols.amqp.wire.types import AmqpValue, Described, symbol, ulong
 
+ERROR = 0x1D
 # The longest code that the error's code begins with decides.
 _NAMES = {
     "E_": "amqp:internal-error",
@@ -16,12 +15,17 @@ _NAMES = {
     "E_AMQP_": "amqp:invalid-field",
     "E_AMQP_CREDIT": "amqp:link:transfer-limit-exceeded",
     "E_AMQP_DECODE": "amqp:decode-error",
+    "E_AMQP_ERRANT": "amqp:session:errant-link",
+    "E_AMQP_FRAMING": "amqp:connection:framing-error",
+    "E_AMQP_HANDLE": "amqp:session:handle-in-use",
     "E_AMQP_HEADER": "amqp:connection:framing-error",
+    "E_AMQP_LINKS": "amqp:resource-limit-exceeded",
     "E_AMQP_NOT_IMPLEMENTED": "amqp:not-implemented",
     "E_AMQP_PARTIAL": "amqp:resource-limit-exceeded",
     "E_AMQP_SECTION": "amqp:decode-error",
     "E_AMQP_SIZE": "amqp:link:message-size-exceeded",
     "E_AMQP_TRANSACTION_UNKNOWN": "amqp:transaction:unknown-id",
+    "E_AMQP_UNATTACHED": "amqp:session:unattached-handle",
     "E_CODEC": "amqp:invalid-field",
     "E_CONNECTIONS": "amqp:resource-limit-exceeded",
     "E_DESTINATION": "amqp:invalid-field",
@@ -53,8 +57,8 @@ def condition_name(code: str) -> str:
     return _NAMES[max((known for known in _NAMES if code.startswith(known)), key=len, default="E_")]
 
 
-def condition_of(error: TidingsError) -> Condition:
+def condition_of(error: TidingsError) -> Described:
     info: dict[AmqpValue, AmqpValue] = {symbol("code"): error.code}
     if error.position is not None:
         info[symbol("position")] = error.position
-    return Condition(condition_name(error.code), f"{error.code}: {error.reason}", info)
+    return Described(ulong(ERROR), [symbol(condition_name(error.code)), f"{error.code}: {error.reason}", info])

@@ -9,17 +9,16 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from proton import Delivery, Described, Disposition, Link, Sender
-
 from tidings.errors import RemoteError, TidingsError
 from tidings.kernel.codec import decode_message
 from tidings.protocols.amqp.address import address_of
 from tidings.protocols.amqp.conditions import condition_of
-from tidings.protocols.amqp.context import Context, credit_of, refuse
+from tidings.protocols.amqp.context import Context
+from tidings.protocols.amqp.engine.link import IncomingDelivery, OutgoingDelivery, SenderLink
+from tidings.protocols.amqp.engine.states import DeliveryState, StateCode, state_of, written
 from tidings.protocols.amqp.message import write_message
-from tidings.protocols.amqp.sections import state_of
 from tidings.protocols.amqp.source import LinkSource, answer_source, read_source
-from tidings.protocols.amqp.transactions import TRANSACTIONAL, AmqpTransactions
+from tidings.protocols.amqp.transactions import AmqpTransactions
 from tidings.protocols.native.frames import ACK_DEAD, ACK_ELSEWHERE, ACK_RELEASE, ACK_RETRY, FrameType
 from tidings.protocols.native.peer import Delivered, Dropped, Fields
 
@@ -38,29 +37,29 @@ class Provisional(NamedTuple):
 
     session: int
     flags: int  # of the acknowledgement
-    state: int
+    state: StateCode
 
 
 class ConsumerLink:
-    def __init__(self, context: Context, link: Sender, transactions: AmqpTransactions) -> None:
+    def __init__(self, context: Context, link: SenderLink, transactions: AmqpTransactions) -> None:
         self.number = context.next_number()
         self._context = context
         self._link = link
-        self.session = link.session
         self._transactions = transactions
         self._state = ConsumerState.ASKED
         self._source: LinkSource | None = None
         self.starved = False  # the client has credit that the broker does not know of
-        self._granted = 0  # credit that the broker has of us
+        self._counters = link.counters  # `granted`: credit that the broker has of us
+        self._counters.subscription = self.number
+        self._counters.message_bytes_max = link.remote_max_message_size
         self._draining = False  # the broker was asked to
-        self.waits_to_end = False  # the client has detached it, and waits for the broker's word
-        self._adrift = False
-        self._unsettled: dict[int, Delivery] = {}
-        self._confirming: list[tuple[Delivery, int]] = []  # with the outcome that we agree to once it is on disk
+        self._unsettled: dict[int, OutgoingDelivery] = {}
+        self._confirming: list[
+            tuple[OutgoingDelivery, StateCode]
+        ] = []  # with the outcome that we agree to once it is on disk
         self._agreeing = 0  # number of these that the broker was asked about
         self._provisional: dict[int, Provisional] = {}  # of deliveries that are not settled
-        self._committing: dict[int, list[tuple[Delivery, int]]] = {}  # by session, with the outcome
-        self._sent = 0
+        self._committing: dict[int, list[tuple[OutgoingDelivery, StateCode]]] = {}  # by session, with the outcome
         self._dropped = 0  # messages, since the client was last told
         self._dropped_reason = ""
 
@@ -80,22 +79,28 @@ class ConsumerLink:
         assert self._source is not None
         if isinstance(answer, RemoteError):
             self._state = ConsumerState.ENDED
-            refuse(self._link, answer)
+            self._link.refuse(condition_of(answer))
             return
         self._state = ConsumerState.ACTIVE
         answer_source(self._link, self._source)
-        self._link.open()
+        self._counters.says_destination = self._source.wild
+        self._counters.presettled = self._source.presettled
+        self._counters.hot = True
         self.flow()
 
     def refuse(self) -> None:
         """The broker refused it."""
         self._state = ConsumerState.ENDED
 
+    def fail(self, error: TidingsError) -> None:
+        if self._state is not ConsumerState.ENDED:
+            self.abandon()
+            self._link.detach(closed=True, error=condition_of(error))
+
     def end(self, *, closed: bool) -> None:
         """The client has detached the link; `closed`: and wants no more of what it stands for."""
         if self._state is ConsumerState.ENDED:
-            self._let_go()  # it was we who ended it
-            return
+            return  # it was we who ended it
         self._state, source = ConsumerState.ENDED, self._source
         assert source is not None
         requests = self._end_subscription(source)
@@ -103,7 +108,6 @@ class ConsumerLink:
             requests.append((FrameType.UNSUBSCRIBE, {"durable": source.durable, "shared": source.shared}))
         for type, fields in requests[:-1]:
             self._context.peer.ask(type, fields, _ignore)
-        self.waits_to_end = True
         self._context.peer.ask(*requests[-1], lambda answer: self._gone(answer, closed=closed))
 
     def abandon(self) -> None:
@@ -113,25 +117,11 @@ class ConsumerLink:
             assert self._source is not None
             for type, fields in self._end_subscription(self._source):
                 self._context.peer.ask(type, fields, _ignore)
-        self._let_go()
-
-    def drift(self) -> None:
-        """The session around it is gone, before the broker's word has come."""
-        self._adrift = True
-        self._confirming.clear()
-        self._committing.clear()
-        del self._link  # Proton has freed it, or will
-
-    def _let_go(self) -> None:
-        """See `tidings.protocols.amqp.session`."""
-        self._unsettled.clear()
-        self._confirming.clear()
-        self._committing.clear()
-        self._link.free()
-        del self._link
 
     def _end_subscription(self, source: LinkSource) -> list[tuple[FrameType, Fields]]:
         """The frames that end it. Unsettled messages are returned and not counted as tried."""
+        self._counters.hot = False
+        self._link.channel.adopt_all(self._link)
         for tag, one in self._provisional.items():  # it counts without the link, should its transaction commit
             self._transactions.acknowledge(self.number, tag, one.flags, one.session)
         self._provisional.clear()
@@ -144,19 +134,17 @@ class ConsumerLink:
         return requests
 
     def _gone(self, answer: Fields | RemoteError, *, closed: bool) -> None:
-        self.waits_to_end = False
-        if self._adrift:
-            return
-        link = self._link
-        if link.state & Link.LOCAL_UNINIT:
-            link.open()
+        link, error = self._link, None
+        if not link.attached:
+            link.attach(link.remote_source, link.remote_target)
         if isinstance(answer, RemoteError) and answer.code != "E_DURABLE_BUSY":  # others share it: it stays for them
-            link.condition = condition_of(answer)
-        if closed:
-            link.close()
-        else:
-            link.detach()
-        self._let_go()
+            error = condition_of(answer)
+        link.detach(closed=closed, error=error)
+
+    def touched(self) -> None:
+        """The kernel has sent by this link, or heard of its credit."""
+        self._counters.touched = False
+        self.flow()
 
     # --- credit ---------------------------------------------------------------------------------------------------
 
@@ -165,17 +153,17 @@ class ConsumerLink:
         if self._state is not ConsumerState.ACTIVE or self._draining:
             return
         link, peer = self._link, self._context.peer
-        allowed = credit_of(link, self._sent)
-        if allowed < self._granted:
+        allowed = link.allowed
+        if allowed < self._counters.granted:
             self._drain()  # the client has taken credit back
             return
         target = min(allowed, SLICE)
-        if self._granted * 2 <= target and self._granted < target:
-            self.starved = link.session.outgoing_bytes >= WINDOW_BYTES
+        if self._counters.granted * 2 <= target and self._counters.granted < target:
+            self.starved = link.channel.outgoing_bytes >= WINDOW_BYTES
             if not self.starved:
-                peer.credit(self.number, target - self._granted)
-                self._granted = target
-        if link.drain_mode and allowed and self._granted:
+                peer.credit(self.number, target - self._counters.granted)
+                self._counters.granted = target
+        if link.draining and allowed and self._counters.granted:
             self._drain()
 
     def _drain(self) -> None:
@@ -186,8 +174,8 @@ class ConsumerLink:
         self._draining = False
         if self._state is not ConsumerState.ACTIVE or isinstance(answer, RemoteError):
             return
-        self._granted = 0
-        if answer.get("credit") and self._link.drain_mode:
+        self._counters.granted = 0
+        if answer.get("credit") and self._link.draining:
             self._link.drained()
         self.flow()
 
@@ -197,7 +185,7 @@ class ConsumerLink:
         if self._state is ConsumerState.ENDED:
             return  # the broker gets it back with the subscription's end
         assert self._source is not None
-        self._granted = max(self._granted - 1, 0)
+        self._counters.granted = max(self._counters.granted - 1, 0)
         tag, link, peer = delivered.tag, self._link, self._context.peer
         content = content_of(delivered, link, self._context, say_destination=self._source.wild, notices=self._notices())
         if not content:
@@ -205,58 +193,66 @@ class ConsumerLink:
                 peer.ack(self.number, tag, ACK_RELEASE | ACK_ELSEWHERE if self._source.common else ACK_DEAD)
             self.flow()
             return
-        self._sent += 1
+        self._counters.sent += 1
         self._dropped = 0
-        delivery = link.delivery(str(self._sent))
-        link.stream(content)
-        link.advance()
-        if self._source.presettled or not tag:
-            delivery.settle()
-            if tag:
-                peer.ack(self.number, tag)
-        else:
-            delivery.broker_tag = tag
+        self._counters.hot = True
+        settled = self._source.presettled or not tag
+        delivery = link.send(b"%d" % self._counters.sent, content, settled=settled, broker_tag=tag)
+        if not settled:
             self._unsettled[tag] = delivery
-        if self._granted * 2 <= SLICE:
+        elif tag:
+            peer.ack(self.number, tag)
+        if self._counters.granted * 2 <= SLICE:
             self.flow()
 
     def dropped(self, dropped: Dropped) -> None:
         """AMQP has no frame to say so: the next message carries it, in its delivery annotations."""
         self._dropped += dropped.count
+        self._counters.hot = False  # until it is said
         self._dropped_reason = dropped.reason
 
     def _notices(self) -> dict[str, int | str]:
         return {"x-opt-dropped": self._dropped, "x-opt-dropped-reason": self._dropped_reason} if self._dropped else {}
 
-    def updated(self, delivery: Delivery) -> None:
+    def updated(self, delivery: OutgoingDelivery) -> None:
         """The client says what became of a delivery."""
-        tag = getattr(delivery, "broker_tag", 0)
+        tag = delivery.broker_tag
         if tag not in self._unsettled:
             return
-        outcome, session = _outcome(delivery), 0
-        state: int = delivery.remote_state
-        if state == TRANSACTIONAL:
-            data = state_of(delivery)
-            session = self._transactions.session_of(data[0] if data else None)
-            state, outcome = _inner(data[1] if len(data) > 1 else None)
-            if not session:
-                outcome = ACK_RETRY  # no such transaction: it did not happen
+        state, session = delivery.state, 0
+        transacted = state.code is StateCode.TRANSACTIONAL
+        if transacted:
+            session = self._transactions.session_of(state.field(0))
+            inner = state.field(1)
+            state = _ACCEPTED if inner is None else state_of(inner)
+        outcome = _outcome(state)
+        if transacted and not session:
+            outcome = ACK_RETRY  # no such transaction: it did not happen
         self._provisional.pop(tag, None)  # what is said last counts
         if outcome is None:
-            if not delivery.settled:
+            if not delivery.remote_settled:
                 return  # not decided yet
             outcome = ACK_RELEASE  # settled without a word
-        if session and not delivery.settled:
-            self._provisional[tag] = Provisional(session, outcome, state)
+        if session and not delivery.remote_settled:
+            self._provisional[tag] = Provisional(session, outcome, state.code)
             self._transactions.enlist(session, self)
             return
         del self._unsettled[tag]
         self._transactions.acknowledge(self.number, tag, outcome, session)
-        if delivery.settled or delivery.remote_state == TRANSACTIONAL:
+        if delivery.remote_settled or transacted:
             delivery.settle()
         else:
-            self._confirming.append((delivery, state))
+            self._confirming.append((delivery, state.code))
             self._confirm()
+
+    def adopted(self, delivery: OutgoingDelivery) -> None:
+        self._unsettled[delivery.broker_tag] = delivery
+
+    def received(self, delivery: IncomingDelivery, payload: bytes, *, more: bool) -> None:
+        """The broker sends."""
+
+    def aborted(self, delivery: IncomingDelivery) -> None:
+        """The broker sends."""
 
     # --- outcomes in a transaction, of a receiver that keeps the deliveries until its end -------------------------
 
@@ -271,9 +267,7 @@ class ConsumerLink:
     def committed(self, session: int, *, done: bool) -> None:
         """Settle the transaction's deliveries; without `done` the broker delivers the messages again."""
         for delivery, state in self._committing.pop(session, ()):
-            if done:
-                delivery.update(state)
-            delivery.settle()
+            delivery.settle(written(state) if done else None)
 
     def roll_back(self, session: int) -> None:
         """They were never said: the deliveries are the client's, as before."""
@@ -296,15 +290,14 @@ class ConsumerLink:
         if isinstance(answer, RemoteError):
             return  # the disk takes nothing: asked again with the next one
         for delivery, state in self._confirming[:count]:
-            delivery.update(state)
-            delivery.settle()
+            delivery.settle(written(state))
         del self._confirming[:count]
         self._confirm()
 
 
 def content_of(
     delivered: Delivered,
-    link: Sender,
+    link: SenderLink,
     context: Context,
     *,
     say_destination: bool,
@@ -326,39 +319,20 @@ def _ignore(_: object) -> None:
     """The answer changes nothing."""
 
 
-def _outcome(delivery: Delivery) -> int | None:
+_ACCEPTED = DeliveryState(StateCode.ACCEPTED, [])
+
+
+def _outcome(state: DeliveryState) -> int | None:
     """As flags of an acknowledgement; None: not decided."""
-    match int(delivery.remote_state):
-        case Disposition.ACCEPTED:
+    match state.code:
+        case StateCode.ACCEPTED:
             return 0
-        case Disposition.REJECTED:
+        case StateCode.REJECTED:
             return ACK_DEAD
-        case Disposition.RELEASED:
+        case StateCode.RELEASED:
             return ACK_RELEASE
-        case Disposition.MODIFIED:
-            return _modified(delivery.remote.failed, delivery.remote.undeliverable)
+        case StateCode.MODIFIED:
+            failed, undeliverable = state.field(0) is True, state.field(1) is True
+            return (ACK_RETRY if failed else ACK_RELEASE) | (ACK_ELSEWHERE if undeliverable else 0)
         case _:
             return None
-
-
-def _inner(outcome: object) -> tuple[int, int | None]:
-    """The outcome inside a transactional state, and the same of it."""
-    if not isinstance(outcome, Described):
-        return Disposition.ACCEPTED, 0
-    fields = outcome.value if isinstance(outcome.value, list) else []
-    match outcome.descriptor:
-        case 0x24 | "amqp:accepted:list":
-            return Disposition.ACCEPTED, 0
-        case 0x25 | "amqp:rejected:list":
-            return Disposition.REJECTED, ACK_DEAD
-        case 0x26 | "amqp:released:list":
-            return Disposition.RELEASED, ACK_RELEASE
-        case 0x27 | "amqp:modified:list":
-            flags = _modified(bool(fields[:1] and fields[0]), bool(fields[1:2] and fields[1]))
-            return Disposition.MODIFIED, flags
-        case _:
-            return 0, None
-
-
-def _modified(failed: bool, undeliverable: bool) -> int:
-    return (ACK_RETRY if failed else ACK_RELEASE) | (ACK_ELSEWHERE if undeliverable else 0)

@@ -1,6 +1,6 @@
 """Decimal numbers of AMQP (IEEE 754-2008, the binary encoding) as text.
 
-Python has no such types; Proton hands over the bits.
+Python has no such types: a value of theirs is its bits.
 
 >>> decimal_text(decimal64(0x31A0_0000_0000_000F)), decimal_text(decimal32(0x7800_0000))
 ('1.5', 'Infinity')
@@ -8,7 +8,7 @@ Python has no such types; Proton hands over the bits.
 
 from decimal import Decimal
 
-from proton import decimal32, decimal64, decimal128
+from tidings.protocols.amqp.wire.types import decimal32, decimal64, decimal128
 
 _EXPONENT_BITS = {32: 8, 64: 10, 128: 14}
 _DIGITS = {32: 7, 64: 16, 128: 34}

@@ -4,26 +4,26 @@ Its name is that of the subscription's link. Who shares a subscription may have 
 bar, so what stands before the bar is looked for among the shared ones, those of the container before everybody's.
 """
 
-from proton import Delivery, Sender
-
-from tidings.errors import RemoteError
+from tidings.errors import RemoteError, TidingsError
 from tidings.protocols.amqp.conditions import condition_of
-from tidings.protocols.amqp.context import Context, refuse
+from tidings.protocols.amqp.context import Context
+from tidings.protocols.amqp.engine.link import IncomingDelivery, OutgoingDelivery, SenderLink
+from tidings.protocols.amqp.engine.terminus import NEVER, Terminus
 from tidings.protocols.native.frames import FrameType
 from tidings.protocols.native.peer import Fields
 
+UNSETTLED_STATE = 2  # terminus durability
+
 
 class ForgetLink:
-    def __init__(self, context: Context, link: Sender) -> None:
+    def __init__(self, context: Context, link: SenderLink) -> None:
         self._context = context
         self._link = link
-        self.session = link.session
+        self.channel = link.channel
         self._names: list[Fields] = []  # still to be looked for
         self._found: Fields | None = None
         self._refused = False
         self._closed: bool | None = None  # how the client has detached it
-        self.waits_to_end = False  # the client has detached it, and waits for the broker's word
-        self._adrift = False
 
     def attach(self) -> None:
         name = self._link.name
@@ -37,22 +37,16 @@ class ForgetLink:
         self._context.peer.ask(FrameType.UNSUBSCRIBE, {**self._names[0], "look": True}, self._looked)
 
     def _looked(self, answer: Fields | RemoteError) -> None:
-        if self._adrift:
-            return
         if not isinstance(answer, RemoteError):
             self._found = self._names[0]
-            self._link.source.durability = self._link.source.DELIVERIES
-            self._link.source.expiry_policy = self._link.source.EXPIRE_NEVER
-            self._link.open()
+            self._link.attach(Terminus(durable=UNSETTLED_STATE, expiry_policy=NEVER), None)
             self._maybe_end()
         elif len(self._names) > 1:
             del self._names[0]
             self._look()
         else:
-            refuse(self._link, answer)
-            self._refused, self.waits_to_end = True, False
-            if self._closed is not None:
-                self._let_go()
+            self._link.refuse(condition_of(answer))
+            self._refused = True
 
     def refuse(self) -> None:
         """The broker refused it."""
@@ -60,11 +54,9 @@ class ForgetLink:
 
     def end(self, *, closed: bool) -> None:
         """The client has detached the link; `closed`: and wants the subscription to be deleted."""
-        if self._refused:
-            self._let_go()
-            return
-        self._closed, self.waits_to_end = closed, True
-        self._maybe_end()
+        if not self._refused:
+            self._closed = closed
+            self._maybe_end()
 
     def _maybe_end(self) -> None:
         if self._found is None or self._closed is None:
@@ -75,31 +67,27 @@ class ForgetLink:
             self._gone({})
 
     def _gone(self, answer: Fields | RemoteError) -> None:
-        self.waits_to_end = False
-        if self._adrift:
-            return
-        if isinstance(answer, RemoteError):
-            self._link.condition = condition_of(answer)
-        if self._closed:
-            self._link.close()
-        else:
-            self._link.detach()
-        self._let_go()
+        error = condition_of(answer) if isinstance(answer, RemoteError) else None
+        self._link.detach(closed=bool(self._closed), error=error)
+
+    def fail(self, error: TidingsError) -> None:
+        self._refused = True
+        self._link.detach(closed=True, error=condition_of(error))
 
     def abandon(self) -> None:
         """The session around it is gone."""
-        self._adrift = True
-        self._let_go()
 
-    def drift(self) -> None:
-        """The same, before the broker's word has come."""
-        self._adrift = True
-        del self._link  # Proton has freed it, or will
+    def flow(self) -> None:
+        """There are no messages."""
 
-    def _let_go(self) -> None:
-        """See `tidings.protocols.amqp.session`."""
-        self._link.free()
-        del self._link
+    def updated(self, delivery: OutgoingDelivery) -> None:
+        """There are no deliveries."""
 
-    def updated(self, delivery: Delivery) -> None:
+    def adopted(self, delivery: OutgoingDelivery) -> None:
+        """There are no deliveries."""
+
+    def received(self, delivery: IncomingDelivery, payload: bytes, *, more: bool) -> None:
+        """There are no deliveries."""
+
+    def aborted(self, delivery: IncomingDelivery) -> None:
         """There are no deliveries."""

@@ -11,9 +11,7 @@ AMQP allows text, an unsigned number, a UUID or bytes; everybody else knows text
 import re
 from uuid import UUID
 
-from proton import ulong
-
-from tidings.protocols.amqp.sections import AmqpValue
+from tidings.protocols.amqp.wire.types import AmqpValue, ulong
 
 _PREFIX = "ID:AMQP_"
 _STRING, _UUID, _ULONG, _BINARY = (f"{_PREFIX}{kind}:" for kind in ("STRING", "UUID", "ULONG", "BINARY"))

@@ -16,8 +16,6 @@ from math import isfinite, isnan
 from typing import TypeAlias
 from uuid import UUID
 
-from proton import Described, decimal32, decimal64, decimal128, symbol, timestamp, ubyte, uint
-
 from tidings.errors import CodecError, TidingsError
 from tidings.model.constraint import NAME_BYTES_MAX
 from tidings.model.destination import Destination
@@ -27,7 +25,20 @@ from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
 from tidings.protocols.amqp.address import address_of, read_address
 from tidings.protocols.amqp.decimals import decimal_text
 from tidings.protocols.amqp.ids import id_text, id_value
-from tidings.protocols.amqp.sections import BODY, AmqpValue, Decoded, MessageSection, Pairs, decode_sections, encode
+from tidings.protocols.amqp.sections import BODY, Decoded, MessageSection, decode_sections, encode
+from tidings.protocols.amqp.wire.types import (
+    AmqpValue,
+    Array,
+    Described,
+    Pairs,
+    decimal32,
+    decimal64,
+    decimal128,
+    symbol,
+    timestamp,
+    ubyte,
+    uint,
+)
 
 KEPT = "JMSXAmqp"
 MESSAGE_ID, USER_ID, CONTENT_TYPE = "JMSXMessageID", "JMSXUserID", "content-type"
@@ -169,6 +180,8 @@ def _jsonable(value: AmqpValue) -> AmqpValue:
         case dict() | Pairs():
             pairs = value.items() if isinstance(value, dict) else value
             return {_json_name(name): _jsonable(one) for name, one in pairs}
+        case Array():
+            return [_jsonable(one) for one in value.elements]
         case _:
             return [_jsonable(one) for one in value] if hasattr(value, "__iter__") else str(value)
 

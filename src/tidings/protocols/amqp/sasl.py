@@ -1,20 +1,18 @@
 """The SASL layer in front of AMQP (specification, part 5.3), the server's side, without I/O.
 
-    HEADER ──AMQP──────────────────────────────────────► PASSED  (no SASL: who it is, if anybody, the certificate says)
-       └─SASL header─► INIT ──► [RESPONSE] ──► CHECKING ──outcome──► PASSED
-                                                   └────────────────► REFUSED
-
-Proton's own server knows no PLAIN without the Cyrus library and its password file; our users are in the guard.
+HEADER ──AMQP──────────────────────────────────────► PASSED  (no SASL: who it is, if anybody, the certificate says)
+   └─SASL header─► INIT ──► [RESPONSE] ──► CHECKING ──outcome──► PASSED
+                                               └────────────────► REFUSED
 """
 
 import struct
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, ulong
-
 from tidings.errors import CodecError, RemoteProtocolError
-from tidings.protocols.amqp.sections import AmqpValue, decode_first, encode_value
+from tidings.protocols.amqp.wire.decode import decode_first
+from tidings.protocols.amqp.wire.encode import encode_value
+from tidings.protocols.amqp.wire.types import AmqpValue, Described, symbols, ubyte, ulong
 
 AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 FRAME_BYTES_MAX = 512
@@ -22,7 +20,6 @@ LOG_IN_BYTES_MAX = 2 * FRAME_BYTES_MAX + len(AMQP_HEADER)  # not taken to pieces
 WAITING_BYTES_MAX = 64 << 10  # for the layer above, from a client whose login is being checked
 _FRAME = struct.Struct(">IBBH")
 _SASL_FRAME = 1
-_UNDESCRIBED: AmqpValue = UNDESCRIBED  # a constant of its own type, which Proton's annotations do not know
 MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = range(0x40, 0x45)
 
 
@@ -76,9 +73,7 @@ class Sasl:
                 raise RemoteProtocolError("E_AMQP_HEADER", "not an AMQP 1.0 or SASL protocol header", position=0)
             del self._input[: len(header)]
             self.state = SaslState.INIT
-            self.output += SASL_HEADER + sasl_frame(
-                MECHANISMS, [Array(_UNDESCRIBED, Data.SYMBOL, *map(symbol, self._mechanisms))]
-            )
+            self.output += SASL_HEADER + sasl_frame(MECHANISMS, [symbols(*self._mechanisms)])
         while self.state in (SaslState.INIT, SaslState.RESPONSE) and (frame := self._next_frame()) is not None:
             if (credentials := self._said(frame)) is not None:
                 return credentials
@@ -110,7 +105,7 @@ class Sasl:
         content = bytes(self._input[4 * offset : size])
         del self._input[:size]
         try:
-            value, _ = decode_first(Data(), content)
+            value, _ = decode_first(content)
         except CodecError as error:
             raise RemoteProtocolError("E_AMQP_SASL", error.reason) from None
         if not isinstance(value, Described) or not isinstance(value.value, list):

@@ -1,58 +1,42 @@
 """A client that speaks AMQP 1.0: its session with the broker, without I/O.
 
-    socket ─► receive ─► SASL ─► Proton's engine ─► events ─► links ─► native frames ─► take_frames ─► broker
-    socket ◄─ take_output ◄───── Proton's engine ◄────────── links ◄─ answers, deliveries ◄─ frames ◄─ broker
+    socket ─► receive ─► SASL ─► engine ─► links ─► native frames ─► take_frames ─► broker
+    socket ◄─ take_output ◄───── engine ◄─ links ◄─ answers, deliveries ◄─ frames ◄─ broker
 
 To the broker it is one more client of the native protocol: what a link, a transfer or a disposition means is said
 there in frames, all those of one read together. So permissions, flow control, acknowledgement and transactions are
 the broker's own, and AMQP is a translation.
-
-Who lets go of Proton's objects, and when. Proton (0.40) reads a link's memory after it has freed it, if the link, or a
-delivery of it, is let go of after the session (pn_link_finalize drops its last hold on the session, which frees its
-links). The broker's answers may come after the client has ended the session, so what waits for them holds our links
-only: those let go of deliveries and link, in this order, when they end, while the session is held.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TypeAlias, assert_never
-
-from proton import (
-    Collector,
-    Condition,
-    Connection,
-    Described,
-    Endpoint,
-    Event,
-    Link,
-    ProtonException,
-    Sender,
-    Session,
-    Transport,
-    symbol,
-    ulong,
-)
+from collections.abc import Callable
+from typing import NoReturn, TypeAlias, assert_never
 
 from tidings.errors import CodecError, RemoteProtocolError, TidingsError
-from tidings.model.message_id import MessageIdSource
+from tidings.kernel.amqp import AmqpTransfers
 from tidings.node.clients.subscription_plan import NAME_MAX
 from tidings.protocols.amqp.browser import BrowserLink, browsed
-from tidings.protocols.amqp.conditions import condition_name, condition_of
+from tidings.protocols.amqp.conditions import condition_of
 from tidings.protocols.amqp.consumer import ConsumerLink
-from tidings.protocols.amqp.context import Context, refuse
+from tidings.protocols.amqp.context import Context
 from tidings.protocols.amqp.durable_removal import ForgetLink
+from tidings.protocols.amqp.engine.channel import AmqpChannel
+from tidings.protocols.amqp.engine.connection import AmqpConnection
+from tidings.protocols.amqp.engine.link import AmqpLink, IncomingDelivery, LinkChannel, ReceiverLink, SenderLink
 from tidings.protocols.amqp.producer import ProducerLink
-from tidings.protocols.amqp.sasl import AMQP_HEADER, Sasl, SaslOutcome, amqp_frame
+from tidings.protocols.amqp.sasl import AMQP_HEADER, Sasl, SaslOutcome
 from tidings.protocols.amqp.sasl import SaslState as SaslState
-from tidings.protocols.amqp.source import mirror
 from tidings.protocols.amqp.transactions import AmqpTransactions
+from tidings.protocols.amqp.wire.frames import frame
+from tidings.protocols.amqp.wire.performatives import AmqpClose, AmqpOpen, write_performative
+from tidings.protocols.amqp.wire.types import symbol, symbols
 from tidings.protocols.native.frames import FrameType, unsigned
 from tidings.protocols.native.peer import Delivered, Dropped, Ended, Fields, NativePeer, Said, Welcomed
 from tidings.protocols.session import Caller
 
 CHANNELS_MAX = 255
+FRAME_HEADER_BYTES = 8  # of the native protocol
 LINKS_MAX = 4_096  # of one connection
 FRAME_BYTES_MAX = 64 << 10
-SESSION_BYTES = 512 * FRAME_BYTES_MAX  # the window for incoming transfers, which are read as they come
 CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
 
 
@@ -71,6 +55,7 @@ class AmqpSession:
         self._engine: AmqpEngine | None = None
         self._over = False
         self._now_ms = 0
+        self._waiting = b""  # of the broker's frames, one that is not complete
 
     # --- doors ----------------------------------------------------------------------------------------------------
 
@@ -91,9 +76,14 @@ class AmqpSession:
         self._now_ms = now_ms
         if self._engine is not None:
             self._engine.context.now_ms = now_ms
-        self._peer.receive(data, self._said)
-        if self._engine is not None:
-            self._engine.settle()
+        whole, at = self._waiting + data if self._waiting else data, 0
+        while size := whole_frame(whole, at):
+            if self._engine is not None and (used := self._engine.give(whole, at)):
+                at += used
+                continue
+            self._peer.receive(whole[at : at + size], self._said)
+            at += size
+        self._waiting = whole[at:]
 
     def tick(self, now_ms: int) -> None:
         """Every quarter of a second: the client may want a sign of life."""
@@ -159,9 +149,18 @@ class AmqpSession:
             self._sasl.output += _refusal(error)
 
     def _make_engine(self, welcome: Fields) -> "AmqpEngine":
-        ids = MessageIdSource(unsigned(welcome, "publisher"), unsigned(welcome, "broker"))
+        publisher, broker = unsigned(welcome, "publisher"), unsigned(welcome, "broker")
         frame_max = unsigned(welcome, "frame_max") or self._caller.frame_bytes_max
-        context = Context(self._peer, ids, self._caller.permits, self._plain_is_queue, frame_max, self._now_ms)
+        context = Context(
+            self._peer,
+            AmqpTransfers(publisher, broker, frame_max),
+            publisher,
+            broker,
+            self._caller.permits,
+            self._plain_is_queue,
+            frame_max,
+            self._now_ms,
+        )
         return AmqpEngine(context, str(welcome.get("server", "tidings")), unsigned(welcome, "heartbeat_ms"))
 
 
@@ -171,9 +170,16 @@ def _refusal(error: TidingsError) -> bytes:
 
 
 def _farewell(error: TidingsError) -> bytes:
-    """Opened and closed in one breath, which Proton's engine does not do."""
-    why = Described(ulong(0x1D), [symbol(condition_name(error.code)), f"{error.code}: {error.reason}"])
-    return amqp_frame(0x10, ["tidings"]) + amqp_frame(0x18, [why])
+    """Opened and closed in one breath."""
+    return b"".join(frame(write_performative(one)) for one in (AmqpOpen("tidings"), AmqpClose(condition_of(error))))
+
+
+def whole_frame(data: bytes, at: int) -> int:
+    """The size of the broker's frame at this place; 0: it is not complete."""
+    if len(data) - at < FRAME_HEADER_BYTES:
+        return 0
+    size = FRAME_HEADER_BYTES + int.from_bytes(data[at : at + 4], "little")
+    return size if len(data) - at >= size else 0
 
 
 def _fault(error: Exception) -> TidingsError | None:
@@ -189,94 +195,65 @@ def _fault(error: Exception) -> TidingsError | None:
 
 
 class AmqpEngine:
-    """Proton's connection and the handling of its events, from login to the end."""
+    """The connection from login to the end: what its links are for."""
 
     def __init__(self, context: Context, name: str, heartbeat_ms: int) -> None:
         self.context = context
         self._transactions = AmqpTransactions(context)
         self._peer = context.peer
-        self._collector = Collector()
-        self._connection = Connection()
-        self._connection.collect(self._collector)
-        self._connection.container = name
-        self._connection.offered_capabilities = [symbol(one) for one in CAPABILITIES]
-        self._connection.properties = {symbol("product"): "tidings"}
-        self._transport = transport = Transport(Transport.SERVER)
-        transport.max_frame_size = FRAME_BYTES_MAX
-        transport.channel_max = CHANNELS_MAX
-        transport.idle_timeout = 2 * heartbeat_ms / 1000  # Proton tells the client half of it
-        transport.bind(self._connection)
-        self._links: dict[Link, OurLink] = {}
+        self._transfers = context.transfers
+        opening = AmqpOpen(
+            name,
+            max_frame_size=FRAME_BYTES_MAX,
+            channel_max=CHANNELS_MAX,
+            idle_time_out=heartbeat_ms or None,
+            offered_capabilities=symbols(*CAPABILITIES),
+            properties={symbol("product"): "tidings"},
+        )
+        # A handle more than there can be links, for the refusal.
+        self._connection = AmqpConnection(self, opening, LINKS_MAX, context.transfers)
+        self._links: dict[AmqpLink, OurLink] = {}
         self._consumers: dict[int, ConsumerLink | BrowserLink] = {}  # by the numbers of their subscriptions
-        self._sessions: dict[Session, None] = {}
-        self._ending: list[ConsumerLink | ForgetLink] = []  # detached, and waiting for the broker's word
-        self._header = bytearray()
-        self._last = b""
-        self._closed = self._failed = False
+        self._closed = False
+        self._peer.on_foreign_refusal = self._refused
 
     # --- bytes ----------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now_ms: int) -> None:
         self.context.now_ms = now_ms
-        if len(self._header) < len(AMQP_HEADER):  # Proton would begin another SASL layer if it were told to
-            missing = len(AMQP_HEADER) - len(self._header)
-            self._header += data[:missing]
-            if not AMQP_HEADER.startswith(bytes(self._header)):
-                self._give_up(RemoteProtocolError("E_AMQP_HEADER", "not an AMQP 1.0 protocol header", position=0))
-        position = 0
-        while position < len(data) and not self._closed:
-            capacity = self._transport.capacity()
-            if capacity <= 0:
-                break
-            part = data[position : position + capacity]
-            try:
-                self._transport.push(part)
-            except (ProtonException, OverflowError) as error:
-                self._give_up(RemoteProtocolError("E_AMQP_DECODE", str(error)))
-            position += len(part)
-            self.settle()
+        if self._closed:
+            return
+        try:
+            self._connection.receive(data, now_ms)
+        except Exception as error:
+            self._closed = True
+            fault = _fault(error)
+            if fault is None:
+                raise
+            self._give_up(fault)
 
     def take_output(self) -> bytes:
-        parts = []
-        while (pending := self._transport.pending()) > 0:
-            parts.append(bytes(self._transport.peek(pending) or b""))
-            self._transport.pop(pending)
-        if parts and self._connection.state & Endpoint.LOCAL_ACTIVE:
-            # The client knows how long it may be silent. Whether it is, the driver judges, who knows if we listen.
-            self._transport.idle_timeout = 0
+        output = self._connection.take_output()
         for consumer in self._consumers.values():
             if consumer.starved:
                 consumer.flow()
-        last, self._last = self._last, b""
-        return b"".join(parts) + last
+        return output
 
     def tick(self, now_ms: int) -> None:
         self.context.now_ms = now_ms
-        self._transport.tick(now_ms / 1000)
+        self._connection.tick(now_ms)
         for one in self._consumers.values():
             if isinstance(one, BrowserLink):
                 one.tick()
-        self.settle()
 
     @property
     def waiting_bytes(self) -> int:
-        return sum(session.outgoing_bytes for session in self._sessions)
+        return self._connection.waiting_bytes
 
     def fail(self, error: TidingsError) -> None:
         """Send the close with its error, once."""
         self._closed = True
-        if self._failed:
-            return
-        self._failed = True
-        if self._connection.state & Endpoint.REMOTE_UNINIT and self._transport.condition is None:
-            # Proton closes nothing that the client has not opened, and waits for its header before it sends ours.
-            self._last = (b"" if self._header == AMQP_HEADER else AMQP_HEADER) + _farewell(error)
-            return
-        if self._connection.state & Endpoint.LOCAL_UNINIT:
-            self._connection.open()
-        if self._connection.state & Endpoint.LOCAL_ACTIVE:
-            self._connection.condition = condition_of(error)
-            self._connection.close()
+        self._connection.close(error)
 
     def _give_up(self, error: TidingsError) -> NoReturn:
         """Report the error to the client here: during login the caller may be unable to."""
@@ -284,10 +261,42 @@ class AmqpEngine:
         raise error from None
 
     def let_go(self) -> None:
-        """Of all links, then of the sessions."""
+        """The connection is gone."""
         self._closed = True
         self._abandon(lambda _: True)
-        self._sessions.clear()
+
+    def give(self, frames: bytes, at: int) -> int:
+        """Frames of the broker; returns how many bytes the kernel has handled."""
+        used = self._transfers.give(frames, at, self.context.now_ms)
+        if used:
+            self._connection.put_given()
+            self._look_at_credit()
+        return used
+
+    def taken(self) -> None:
+        if frames := self._transfers.take_frames():
+            self._peer.forward(frames)
+        self._look_at_credit()
+
+    def _look_at_credit(self) -> None:
+        for number in self._transfers.take_touched():
+            consumer = self._consumers.get(number)
+            if isinstance(consumer, ConsumerLink):
+                consumer.touched()
+
+    def _refused(self, receipt: int, error: TidingsError) -> None:
+        """A message that the kernel has published."""
+        found = self._transfers.refused(receipt)
+        channel = None if found is None else self._connection.channel(found[0])
+        if found is None or channel is None:
+            return
+        _, handle, number, presettled = found
+        link = channel.link(handle)
+        ours = None if link is None else self._links.get(link)
+        if isinstance(link, ReceiverLink) and isinstance(ours, ProducerLink):
+            delivery = IncomingDelivery(link, number)
+            delivery.presettled = presettled
+            ours.refused(delivery, error)
 
     def deliver(self, delivered: Delivered) -> None:
         consumer = self._consumers.get(delivered.subscription)
@@ -299,43 +308,22 @@ class AmqpEngine:
         if isinstance(consumer, ConsumerLink):
             consumer.dropped(dropped)
 
-    # --- events ---------------------------------------------------------------------------------------------------
+    # --- what the client does -------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Handle all that Proton has to tell."""
-        for event in self._events():
-            handler = _HANDLERS.get(event.type)
-            if handler is None or self._closed:
-                continue
-            try:
-                handler(self, event)
-            except Exception as error:
-                self._closed = True  # the event is still there, and would fail again
-                fault = _fault(error)
-                if fault is None:
-                    raise
-                self._give_up(fault)
-
-    def _events(self) -> Iterator[Any]:
-        while (event := self._collector.peek()) is not None:
-            yield event
-            self._collector.pop()
-
-    def _connection_opened(self, _: Event) -> None:
-        container = self._connection.remote_container or ""
-        if len(container) > NAME_MAX:
+    def opened(self, said: AmqpOpen) -> None:
+        if len(said.container_id) > NAME_MAX:
             error = RemoteProtocolError("E_FRAME_FIELD", f"container id is longer than {NAME_MAX} characters")
             self._end(error)
             return
-        self.context.container = container
-        self._peer.ask(FrameType.IDENTIFY, {"client": container}, self._identified)
+        self.context.container = said.container_id
+        self._peer.ask(FrameType.IDENTIFY, {"client": said.container_id}, self._identified)
         self._connection.open()
 
     def _identified(self, answer: Fields | TidingsError) -> None:
         if isinstance(answer, TidingsError):
             self._end(answer)
 
-    def _connection_closed(self, _: Event) -> None:
+    def closed(self) -> None:
         self._abandon(lambda _: True)
         self._connection.close()
         self._closed = True
@@ -345,66 +333,48 @@ class AmqpEngine:
         self.fail(error)
         self._peer.close()
 
-    def _transport_failed(self, event: Event) -> None:
-        condition: Condition | None = self._transport.condition
-        reason = "the connection failed" if condition is None else f"{condition.name}: {condition.description}"
-        raise RemoteProtocolError("E_AMQP_FRAME", reason)
+    def session_opened(self, channel: AmqpChannel) -> None:
+        """It has no meaning of its own."""
 
-    def _input_ended(self, _: Event) -> None:
-        """Before the client has closed: Proton stops reading, without a word, at what is none of AMQP's frames."""
-        raise RemoteProtocolError("E_AMQP_DECODE", "frame does not contain an AMQP performative")
+    def session_closed(self, channel: AmqpChannel) -> None:
+        self._abandon(lambda one: one is channel)
 
-    def _session_opened(self, event: Any) -> None:
-        session: Session = event.session
-        session.incoming_capacity = SESSION_BYTES
-        session.open()
-        self._sessions[session] = None
-
-    def _session_closed(self, event: Any) -> None:
-        session: Session = event.session
-        self._abandon(lambda one: one == session)
-        self._sessions.pop(session, None)
-        session.close()
-        session.free()
-
-    def _abandon(self, which: Callable[[Session], bool]) -> None:
-        for ending in [one for one in self._ending if one.waits_to_end and which(one.session)]:
-            self._ending.remove(ending)
-            ending.drift()
-        for link in [link for link in self._links if which(link.session)]:
+    def _abandon(self, which: Callable[[LinkChannel], bool]) -> None:
+        for link in [link for link in self._links if which(link.channel)]:
             self._forget(link).abandon()
 
-    def _forget(self, link: Link) -> OurLink:
+    def _forget(self, link: AmqpLink) -> OurLink:
         ours = self._links.pop(link)
         if isinstance(ours, ConsumerLink | BrowserLink):
             self._consumers.pop(ours.number, None)
         return ours
 
-    def _link_opened(self, event: Any) -> None:
-        link = event.link
+    def link_opened(self, link: AmqpLink) -> None:
         if len(self._links) >= LINKS_MAX:
             self._end(RemoteProtocolError("E_SUBSCRIPTIONS", f"a connection can have at most {LINKS_MAX} links"))
             return
-        ours: OurLink
-        if link.is_sender and not link.remote_source.address and not link.remote_source.dynamic:
-            ours = ForgetLink(self.context, link)
-        elif link.is_sender:
-            mirror(link)
-            ours = self._consumer(link)
-            self._consumers[ours.number] = ours
-        else:
-            mirror(link)
-            ours = ProducerLink(self.context, link, self._transactions)
-        self._links[link] = ours
+        ours = self._ours(link)
+        self._links[link] = link.owner = ours
         try:
-            if not 0 < len(link.name or "") <= NAME_MAX:
+            if not 0 < len(link.name) <= NAME_MAX:
                 raise RemoteProtocolError("E_SUBSCRIBE_NAME", f"a link name must have 1 to {NAME_MAX} characters")
             ours.attach()
         except TidingsError as error:
             ours.refuse()
-            refuse(link, error)
+            link.refuse(condition_of(error))
 
-    def _consumer(self, link: Sender) -> ConsumerLink | BrowserLink:
+    def _ours(self, link: AmqpLink) -> OurLink:
+        if isinstance(link, ReceiverLink):
+            return ProducerLink(self.context, link, self._transactions)
+        assert isinstance(link, SenderLink)
+        source = link.remote_source
+        if source is None or not (source.address or source.dynamic):
+            return ForgetLink(self.context, link)
+        consumer = self._consumer(link)
+        self._consumers[consumer.number] = consumer
+        return consumer
+
+    def _consumer(self, link: SenderLink) -> ConsumerLink | BrowserLink:
         try:
             source = browsed(link, self.context)
         except TidingsError:
@@ -413,41 +383,6 @@ class AmqpEngine:
             return BrowserLink(self.context, link, source)
         return ConsumerLink(self.context, link, self._transactions)
 
-    def _link_closed(self, event: Any) -> None:
-        if event.link in self._links:
-            self._end_link(event.link, closed=True)
-
-    def _link_detached(self, event: Any) -> None:
-        if event.link in self._links:
-            self._end_link(event.link, closed=False)
-
-    def _end_link(self, link: Link, *, closed: bool) -> None:
-        ours = self._forget(link)
-        ours.end(closed=closed)
-        if isinstance(ours, ConsumerLink | ForgetLink):
-            self._ending = [one for one in (*self._ending, ours) if one.waits_to_end]
-
-    def _link_flow(self, event: Any) -> None:
-        ours = self._links.get(event.link)
-        if isinstance(ours, ConsumerLink | BrowserLink):
-            ours.flow()
-
-    def _delivery(self, event: Any) -> None:
-        ours = self._links.get(event.link)
-        if ours is not None:
-            ours.updated(event.delivery)
-
-
-_HANDLERS: dict[Any, Callable[[AmqpEngine, Any], None]] = {
-    Event.CONNECTION_REMOTE_OPEN: AmqpEngine._connection_opened,
-    Event.CONNECTION_REMOTE_CLOSE: AmqpEngine._connection_closed,
-    Event.SESSION_REMOTE_OPEN: AmqpEngine._session_opened,
-    Event.SESSION_REMOTE_CLOSE: AmqpEngine._session_closed,
-    Event.LINK_REMOTE_OPEN: AmqpEngine._link_opened,
-    Event.LINK_REMOTE_CLOSE: AmqpEngine._link_closed,
-    Event.LINK_REMOTE_DETACH: AmqpEngine._link_detached,
-    Event.LINK_FLOW: AmqpEngine._link_flow,
-    Event.DELIVERY: AmqpEngine._delivery,
-    Event.TRANSPORT_ERROR: AmqpEngine._transport_failed,
-    Event.TRANSPORT_TAIL_CLOSED: AmqpEngine._input_ended,
-}
+    def link_closed(self, link: AmqpLink, *, closed: bool) -> None:
+        if link in self._links:
+            self._forget(link).end(closed=closed)

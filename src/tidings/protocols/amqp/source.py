@@ -1,9 +1,7 @@
 """Reads and answers the source of a consumer's link."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
-
-from proton import Described, Link, Terminus, symbol, ulong
 
 from tidings.errors import RemoteProtocolError
 from tidings.model.destination import DestinationPattern
@@ -11,9 +9,11 @@ from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.requests import AckMode
 from tidings.protocols.amqp.address import read_address
-from tidings.protocols.amqp.context import Context, capabilities_of, object_of
-from tidings.protocols.amqp.sections import AmqpValue, encode_value
+from tidings.protocols.amqp.context import Context
+from tidings.protocols.amqp.engine.link import SND_SETTLED, SND_UNSETTLED, SenderLink
+from tidings.protocols.amqp.engine.terminus import NEVER, WITH_LINK, Terminus
 from tidings.protocols.amqp.sql_filter import to_selector
+from tidings.protocols.amqp.wire.types import AmqpValue, Described, symbol, ulong
 
 SQL = (symbol("amqp:sql-filter"), ulong(0x0000000000000120))
 SELECTOR = (symbol("apache.org:selector-filter:string"), ulong(0x0000468C00000004))
@@ -45,9 +45,9 @@ class LinkSource:
         return bool(self.durable or self.shared) or self.destination.startswith("queue:")
 
 
-def read_source(link: Link, context: Context) -> LinkSource:
-    terminus = link.remote_source
-    capabilities = capabilities_of(terminus)
+def read_source(link: SenderLink, context: Context) -> LinkSource:
+    terminus = link.remote_source or Terminus()
+    capabilities = terminus.capability_names
     temporary = terminus.dynamic and "temporary-topic" not in capabilities
     if terminus.dynamic:
         destination = f"{'queue' if temporary else 'topic'}:{context.next_temporary()}"
@@ -56,8 +56,8 @@ def read_source(link: Link, context: Context) -> LinkSource:
     else:
         destination = read_address(terminus.address, capabilities, plain_is_queue=context.plain_is_queue)
     pattern = DestinationPattern.parse(destination)
-    filters = _filters(object_of(terminus.filter))
-    presettled = link.remote_snd_settle_mode == Link.SND_SETTLED
+    filters = _filters(terminus.filter)
+    presettled = link.remote_snd_settle_mode == SND_SETTLED
     durable, shared = ("", "") if pattern.queue else _names(link, terminus, capabilities, context)
     if filters.no_local and (durable or shared or pattern.queue):
         raise RemoteProtocolError(
@@ -79,12 +79,12 @@ def read_source(link: Link, context: Context) -> LinkSource:
     return LinkSource(destination, filters, durable, shared, presettled, pattern.wild, temporary, fields)
 
 
-def _names(link: Link, terminus: Terminus, capabilities: tuple[str, ...], context: Context) -> tuple[str, str]:
+def _names(link: SenderLink, terminus: Terminus, capabilities: tuple[str, ...], context: Context) -> tuple[str, str]:
     """The names under which the subscription is kept and shared. Its identity is container and link name.
 
     Of links that share one, the names differ after a bar; globally shared ones are not the container's.
     """
-    kept = terminus.expiry_policy == Terminus.EXPIRE_NEVER
+    kept = terminus.expiry_policy == NEVER
     if SHARED not in capabilities:
         return (link.name if kept else ""), ""
     name = link.name.partition("|")[0]
@@ -107,7 +107,6 @@ def _filters(given: AmqpValue) -> Filters:
         else:
             continue
         applied[name] = one
-    encode_value(applied)  # it will be in the answer, and Proton would not survive one that it cannot encode
     return Filters(selector, no_local, applied)
 
 
@@ -120,38 +119,25 @@ def _both(one: str, other: str) -> str:
     return f"({one}) AND ({other})"
 
 
-def mirror(link: Link) -> None:
-    """Answer with what the client has said; to be called before any of it is read.
-
-    Proton (0.40) keeps such values as bytes until somebody reads them. What it then fails to decode, it also fails to
-    encode, and dies of it: bytes that nobody has read go back as they came.
-    """
-    link.source.copy(link.remote_source)
-    link.target.copy(link.remote_target)
-
-
-def answer_source(link: Link, source: LinkSource) -> None:
-    """Fill the attach with the source actually used."""
-    if link.remote_source.dynamic:
-        link.source.address = address_of_pattern(source.destination)
-    answer_lifetime(link.source, kept=link.remote_source.expiry_policy == Terminus.EXPIRE_NEVER)
-    link.source.filter.clear()
-    if source.filters.applied:
-        link.source.filter.put_dict(source.filters.applied)
-    link.snd_settle_mode = Link.SND_SETTLED if source.presettled else Link.SND_UNSETTLED
-    link.rcv_settle_mode = link.remote_rcv_settle_mode
+def answer_source(link: SenderLink, source: LinkSource) -> None:
+    """Attach with the source actually used."""
+    asked = link.remote_source or Terminus()
+    answer = answer_lifetime(asked, kept=asked.expiry_policy == NEVER)
+    if asked.dynamic:
+        answer.address = address_of_pattern(source.destination)
+    answer.filter = source.filters.applied or None
+    link.snd_settle_mode = SND_SETTLED if source.presettled else SND_UNSETTLED
+    link.attach(answer, link.remote_target)
 
 
-def answer_lifetime(terminus: Terminus, *, kept: bool) -> None:
-    """Replace the requested lifetime, copied into the answer, by the actual one."""
+def answer_lifetime(asked: Terminus, *, kept: bool) -> Terminus:
+    """The terminus as asked for, with its actual lifetime."""
+    answer = replace(asked)
     if not kept:
-        terminus.durability = Terminus.NONDURABLE
-        terminus.expiry_policy = Terminus.EXPIRE_WITH_LINK
-        terminus.timeout = 0
-    if terminus.dynamic:
-        terminus.properties.clear()
-        lifetime: dict[AmqpValue, AmqpValue] = {LIFETIME: Described(DELETE_ON_CLOSE, [])}
-        terminus.properties.put_dict(lifetime)
+        answer.durable, answer.expiry_policy, answer.timeout = 0, WITH_LINK, 0
+    if asked.dynamic:
+        answer.node_properties = {LIFETIME: Described(DELETE_ON_CLOSE, [])}
+    return answer
 
 
 def address_of_pattern(destination: str) -> str:

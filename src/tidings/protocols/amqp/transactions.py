@@ -11,17 +11,17 @@ after a rollback the deliveries are still the receiver's, and undecided. To the 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from proton import Delivery, Described, ulong
-
 from tidings.errors import RemoteError, RemoteProtocolError, TidingsError
 from tidings.protocols.amqp.conditions import condition_of
 from tidings.protocols.amqp.context import Context
-from tidings.protocols.amqp.sections import AmqpValue, MessageSection, decode_sections
+from tidings.protocols.amqp.engine.link import IncomingDelivery
+from tidings.protocols.amqp.engine.states import ACCEPTED, StateCode, written
+from tidings.protocols.amqp.sections import MessageSection, decode_sections
+from tidings.protocols.amqp.wire.types import AmqpValue, Described, ulong
 from tidings.protocols.native.frames import ACK_WITH_COMMIT, FrameType
 from tidings.protocols.native.peer import Fields
 
-DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x31, 0x32, 0x33, 0x34
-_ACCEPTED = 0x24
+DECLARE, DISCHARGE = 0x31, 0x32
 SESSIONS_MAX = 0xFFFF
 OnDone: TypeAlias = Callable[[bytes | None, TidingsError | None], None]  # the new transaction's id, what went wrong
 _NUMBERS: dict[AmqpValue, int] = {"amqp:declare:list": DECLARE, "amqp:discharge:list": DISCHARGE}
@@ -140,32 +140,25 @@ def _rolled_back(error: TidingsError) -> TidingsError:
     return RemoteProtocolError("E_TRANSACTION_FAILED", f"rolled back: {error.code}: {error.reason}", fatal=False)
 
 
-def declared(delivery: Delivery, txn_id: bytes) -> None:
-    state: AmqpValue = [txn_id]
-    delivery.local.data = state
-    delivery.update(DECLARED)
-    delivery.settle()
+def declared(delivery: IncomingDelivery, txn_id: bytes) -> None:
+    delivery.settle(written(StateCode.DECLARED, txn_id))
 
 
-def accept_in(delivery: Delivery, session: int) -> None:
+def accept_in(delivery: IncomingDelivery, session: int) -> None:
     """A message posted in a transaction is accepted, should it commit."""
-    state: AmqpValue = [session.to_bytes(2, "big"), Described(ulong(_ACCEPTED), [])]
-    delivery.local.data = state
-    delivery.update(TRANSACTIONAL)
-    delivery.settle()
+    delivery.settle(written(StateCode.TRANSACTIONAL, session.to_bytes(2, "big"), ACCEPTED))
 
 
-def reject(delivery: Delivery, error: TidingsError) -> None:
-    delivery.local.condition = condition_of(error)
-    delivery.update(Delivery.REJECTED)
-    delivery.settle()
+def reject(delivery: IncomingDelivery, error: TidingsError) -> None:
+    delivery.settle(written(StateCode.REJECTED, condition_of(error)))
 
 
 def _command(content: bytes) -> Described:
     sections = [one for one in decode_sections(content) if one.section is MessageSection.VALUE]
     value: AmqpValue = sections[0].value if len(sections) == 1 else None
     if isinstance(value, Described):
-        number: AmqpValue = _NUMBERS.get(value.descriptor, value.descriptor)
+        descriptor = value.descriptor
+        number: AmqpValue = _NUMBERS.get(descriptor) if isinstance(descriptor, str) else descriptor
         if number in (DECLARE, DISCHARGE):
             return Described(ulong(number), value.value)
     raise RemoteProtocolError("E_AMQP_TRANSACTION", "a coordinator accepts only declare and discharge", fatal=False)

@@ -28,8 +28,9 @@ from tidings.protocols.native.frames import (
 
 Fields: TypeAlias = dict[str, Value]
 OnAnswer: TypeAlias = Callable[[Fields | RemoteError], None]
+OnRefusal: TypeAlias = Callable[[int, RemoteError], None]
 OnReceipt: TypeAlias = Callable[[RemoteError | None], None]
-RECEIPT_MAX = 0xFFFF_FFFF
+RECEIPT_MAX = 0x7FFF_FFFF  # those above are the kernel's
 _DELIVER = struct.Struct("<IIQ")
 
 
@@ -71,6 +72,7 @@ class NativePeer:
         self._published: dict[int, OnReceipt] = {}
         self._reads: dict[int, Callable[[int, bytes], None]] = {}
         self._receipt = 0
+        self.on_foreign_refusal: OnRefusal | None = None  # of messages that others have published here
 
     # --- to the broker --------------------------------------------------------------------------------------------
 
@@ -108,6 +110,10 @@ class NativePeer:
 
     def credit(self, subscription: int, more: int) -> None:
         self._put(encode_credit(subscription, more))
+
+    def forward(self, frames: bytes) -> None:
+        """Frames that others have made."""
+        self._put(frames)
 
     def close(self) -> None:
         self._put(control(FrameType.CLOSE, {}))
@@ -180,6 +186,8 @@ class NativePeer:
         on_receipt = self._published.pop(receipt, None)
         if on_receipt is not None:
             on_receipt(error)
+        elif error is not None and self.on_foreign_refusal is not None:
+            self.on_foreign_refusal(receipt, error)
 
 
 def _dropped(fields: Fields) -> Dropped:

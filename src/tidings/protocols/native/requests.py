@@ -133,8 +133,9 @@ def _plain(
             times: dict[str, Value] = {"will_delay_ms": will_delay_ms, "will_expiry_ms": will_expiry_ms}
             fields: dict[str, Value] = {"name": name, "lifetime_ms": lifetime_ms, "clear": clear, **times}
             return FrameType.LINGER, {**fields, "will": will} if will else fields
-        case Trace(_, message, everywhere):
-            return FrameType.TRACE, {"message": str(message), "everywhere": everywhere}
+        case Trace(_, message, everywhere, why, destination, attributes):
+            about: dict[str, Value] = {"why": why, "destination": destination, "attributes": attributes}
+            return FrameType.TRACE, {"message": str(message), "everywhere": everywhere, **about}
         case _:
             assert_never(request)
 

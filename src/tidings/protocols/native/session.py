@@ -223,7 +223,9 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
                 return Forget(receipt, durable, bool(field(fields, "shared", str)), field(fields, "look", bool), owner)
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.TRACE:
-            return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
+            message, everywhere = MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool)
+            about = (field(fields, name, str) for name in ("why", "destination", "attributes"))
+            return Trace(receipt, message, everywhere, *about)
         case FrameType.INSPECT:
             part, containing = field(fields, "part", str) or "overview", field(fields, "containing", str)
             return Inspect(receipt, part, unsigned(fields, "offset"), unsigned(fields, "count"), containing)
@@ -330,6 +332,7 @@ def _hello(fields: dict[str, Value]) -> Hello:
         _client_id(fields),
         unsigned(fields, "heartbeat_ms"),
         unsigned(fields, "time_ms", 48),
+        field(fields, "token", str),
     )
 
 

@@ -30,6 +30,7 @@ from tidings.routing.control.messages import (
     FloodSummary,
     Known,
     SchemeMessage,
+    StoreMarks,
     Taken,
     VectorRequest,
     VectorRoute,
@@ -138,6 +139,7 @@ LAYOUTS: Layouts = {
     SchemeMessage: (48, (BYTE, BYTES)),
     Taken: (64, (TAGS,)),
     Datagram: (65, (U32, U32, BYTE, BYTES)),
+    StoreMarks: (66, (U64, U64)),
 }
 _SCHEME_MESSAGE = bytes((LAYOUTS[SchemeMessage][0],))
 # Precomputed, because a simulation encodes millions of these.

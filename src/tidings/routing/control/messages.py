@@ -94,6 +94,14 @@ class Taken(ControlMessage):
 
 
 @dataclass(frozen=True, slots=True)
+class StoreMarks(ControlMessage):
+    """The mark that the sender's store surely has, and the highest one that it has heard of the receiver's."""
+
+    mine: int
+    yours: int
+
+
+@dataclass(frozen=True, slots=True)
 class Datagram(ControlMessage):
     """For one broker, wherever it is: everybody on the way passes it on by the routes there are. It may get lost."""
 
@@ -117,5 +125,6 @@ Control: TypeAlias = (
     | VectorRequest
     | SchemeMessage
     | Taken
+    | StoreMarks
     | Datagram
 )

@@ -13,7 +13,23 @@ broker 1 (origin, 8e-06)
 not asked: broker 4 (no route)
 """
 
-from tidings.tracking.query.path import Hop, Path
+from tidings.tracking.moments import utc
+from tidings.tracking.query.path import BrokerReason, Hop, Path
+
+REASONS = {
+    "delivered": "it was delivered",
+    "dropped": "it was dropped",
+    "expired": "it expired",
+    "buried": "it is a dead letter",
+    "not-attached": "the subscriber was not attached then",
+    "not-here": "it was not delivered here",
+    "waits": "it waits",
+    "dead-letter": "it is in a dead-letter queue",
+    "destination": "the subscription is for another destination",
+    "selector": "the selector is not true",
+    "matches": "the subscription wants it",
+    "attributes-unknown": "its attributes are not known here",
+}
 
 
 def to_text(path: Path) -> str:
@@ -44,8 +60,15 @@ def notes(path: Path) -> list[str]:
     """Lists false positives, brokers that were not asked and brokers with missing records."""
     lines = [f"false positive: broker {hop.broker} (no neighbour has it)" for hop in path.false_positives]
     lines += [f"not asked: broker {broker} ({printable(reason)})" for broker, reason in path.unasked.items()]
+    lines += [f"broker {one.broker}: {why_text(one)}" for one in path.reasons]
     lines += [f"unknown: broker {broker} (records of that time are lost, at least in part)" for broker in path.unknown]
     return lines
+
+
+def why_text(one: BrokerReason) -> str:
+    """Of the subscriber that was asked about."""
+    text = REASONS.get(one.reason.code, one.reason.code)
+    return printable(f"{text}: {one.reason.detail}" if one.reason.detail else text)
 
 
 def hop_line(hop: Hop, path: Path) -> str:
@@ -92,23 +115,6 @@ def to_dot(path: Path) -> str:
             name = f"s{hop.broker}_{number}"
             lines += [f"  {name} [label={_quoted(one.peer)}, shape=box];", f"  b{hop.broker} -> {name};"]
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def utc(ms: int) -> str:
-    """Formats milliseconds since 1970 as a date, by arithmetic alone: this layer does not use the clock.
-
-    >>> utc(1_762_000_000_123), utc(951_782_400_000)
-    ('2025-11-01 12:26:40.123 UTC', '2000-02-29 00:00:00.000 UTC')
-    """
-    days, rest = divmod(ms, 86_400_000)
-    # Days since 0000-03-01: years begin in March, so that the leap day is the last one.
-    era, day = divmod(days + 719_468, 146_097)
-    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153
-    date = f"{era * 400 + year + (month >= 10):04}-{(month + 2) % 12 + 1:02}-{day - (153 * month + 2) // 5 + 1:02}"
-    seconds, millis = divmod(rest, 1000)
-    return f"{date} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{millis:03} UTC"
 
 
 def printable(text: str) -> str:

@@ -1,7 +1,7 @@
 """Questions and answers about messages as brokers send them to each other (docs/wire.md, "Tracing").
 
->>> decode(encode(TraceQuestion(7, MessageId(1, 2, 3))))
-TraceQuestion(number=7, message=MessageId(publisher=1, broker=2, ms=3, counter=0))
+>>> decode(encode(TraceQuestion(7, MessageId(1, 2, 3)))).message
+MessageId(publisher=1, broker=2, ms=3, counter=0)
 """
 
 import struct
@@ -13,21 +13,35 @@ from typing import TypeAlias
 from tidings.errors import CodecError
 from tidings.model.message_id import SIZE, MessageId
 from tidings.model.reader import Reader, put_varint
+from tidings.tracking.recording.losses import TraceReason
 from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
 
 QUESTION, ANSWER = 1, 2
 NAME_BYTES_MAX = 4096
+EXAMPLE_BYTES_MAX = 1 << 16
 _VERDICTS = (TraceVerdict.HELD, TraceVerdict.ABSENT, TraceVerdict.UNKNOWN)
 _F64 = struct.Struct("<d")
 _U32, _U64 = 2**32 - 1, 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class WhyQuestion:
+    """A subscriber, and a message with the attributes in question, encoded; empty: brokers look for their own."""
+
+    subscriber: str = ""
+    example: bytes = b""
+
+
+NOBODY = WhyQuestion()
+
+
+@dataclass(frozen=True, slots=True)
 class TraceQuestion:
-    """Asks a broker about a message; the answer carries the same number."""
+    """Asks a broker about a message; the answer carries the same number. `why`: about a subscriber too."""
 
     number: int
     message: MessageId
+    why: WhyQuestion = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,9 @@ def encode(record: TraceRecord) -> bytes:
     put_varint(out, record.number)
     if isinstance(record, TraceQuestion):
         out += bytes(record.message)
+        for part in (record.why.subscriber.encode(), record.why.example):
+            put_varint(out, len(part))
+            out += part
     else:
         _put_answer(out, record.answer)
     return bytes(out)
@@ -56,7 +73,10 @@ def decode(data: bytes) -> TraceRecord:
         raise CodecError("E_TRACE_KIND", f"unknown tracing record type {kind}", position=0)
     number = reader.varint(_U64)
     if kind == QUESTION:
-        record: TraceRecord = TraceQuestion(number, MessageId.from_bytes(reader.take(SIZE, "a message id")))
+        message = MessageId.from_bytes(reader.take(SIZE, "a message id"))
+        subscriber = reader.text(reader.varint(NAME_BYTES_MAX), "a subscriber")
+        example = reader.take(reader.varint(EXAMPLE_BYTES_MAX), "an example")
+        record: TraceRecord = TraceQuestion(number, message, WhyQuestion(subscriber, example))
     else:
         record = Answered(number, _get_answer(reader))
     reader.finish("the message")
@@ -78,9 +98,12 @@ def _put_answer(out: bytearray, answer: TraceAnswer) -> None:
     put_varint(out, answer.filters)
     out.append(answer.incomplete)
     out.append(answer.entered)
-    publisher = answer.publisher.encode()
-    put_varint(out, len(publisher))
-    out += publisher
+    out.append(answer.moved)
+    _put_text(out, answer.publisher)
+    put_varint(out, len(answer.reasons))
+    for reason in answer.reasons:
+        _put_text(out, reason.code)
+        _put_text(out, reason.detail)
 
 
 def _get_answer(reader: Reader) -> TraceAnswer:
@@ -91,9 +114,22 @@ def _get_answer(reader: Reader) -> TraceAnswer:
         reader.fail("RANGE", "neighbours it went to, of which nothing is known", at)
     subscribers = tuple(_statement(reader) for _ in range(reader.count()))
     filters, incomplete = reader.varint(_U64), bool(reader.varint(1))
-    entered, publisher = bool(reader.varint(1)), reader.text(reader.varint(NAME_BYTES_MAX), "a publisher")
+    entered, moved, publisher = bool(reader.varint(1)), bool(reader.varint(1)), _get_text(reader)
+    reasons = tuple(TraceReason(_get_text(reader), _get_text(reader)) for _ in range(reader.count()))
     statements = (neighbours, forwarded if known else None, subscribers)
-    return TraceAnswer(broker, verdict, probability, *statements, filters, incomplete, entered, publisher)
+    return TraceAnswer(
+        broker, verdict, probability, *statements, filters, incomplete, entered, publisher, reasons, moved
+    )
+
+
+def _put_text(out: bytearray, text: str) -> None:
+    data = text.encode()[:NAME_BYTES_MAX].decode(errors="ignore").encode()
+    put_varint(out, len(data))
+    out += data
+
+
+def _get_text(reader: Reader) -> str:
+    return reader.text(reader.varint(NAME_BYTES_MAX), "a text")
 
 
 def _put_routers(out: bytearray, routers: Iterable[int]) -> None:

@@ -11,8 +11,8 @@ be asked, or whose records of that time are lost, is *opaque*: the search goes t
 of. The report depends on the answers alone, not on their order, so that bulk reconstruction gives the same.
 
 A message may have entered at another broker than its id names: its publisher lost the connection, and sent it again
-elsewhere. An origin that does not have it proves nothing then, so every known broker is asked, and the tree has its
-root, or several, where the message entered.
+elsewhere. An origin where it was not published proves nothing then, even if the message came by there, nor one that
+its publisher has left: every known broker is asked, and the tree has its root, or several, where the message entered.
 
 False positives. A broker that claims the message while all its neighbours were asked and none of them has it, is one,
 and is dropped. That needs answers from brokers beside the route: `everywhere=True` asks all, and so does a search whose
@@ -23,11 +23,13 @@ After Jun and Astley, sections 3.3 and 4.3.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidings.errors import RemoteProtocolError
 from tidings.model.message_id import MessageId
+from tidings.model.values import Value
 from tidings.tracking.query.dominators import dominators, is_behind
+from tidings.tracking.recording.losses import TraceReason
 from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
 
 NOWHERE = -1  # before the brokers where a message entered
@@ -53,6 +55,23 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
+class WhyNot:
+    """A question why a subscriber has a message, or has it not; with what the message was, if that is known."""
+
+    subscriber: str
+    destination: str = ""
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReason:
+    """A broker's reason for a subscriber to have the message, or not."""
+
+    broker: int
+    reason: TraceReason
+
+
+@dataclass(frozen=True, slots=True)
 class Path:
     """The reconstruction. `hops` begin with the origin and name each broker after its sender."""
 
@@ -66,6 +85,7 @@ class Path:
     filters: int
     entered: tuple[int, ...] = ()  # brokers where it was published: not the one in its id if its publisher moved
     publisher: str = ""  # who published it, as far as the broker in its id knows
+    reasons: tuple[BrokerReason, ...] = ()
 
     @property
     def subscribers(self) -> tuple[tuple[int, Statement], ...]:
@@ -106,7 +126,8 @@ class PathSearch:
         self._came(answer.broker)
         self._answers[answer.broker] = answer
         self._link(answer.broker, answer.neighbours)
-        if answer.broker == self.message.broker and answer.verdict is not TraceVerdict.HELD:
+        here = answer.verdict is TraceVerdict.HELD and answer.entered and not answer.moved
+        if answer.broker == self.message.broker and not here:
             return self._ask_everywhere()
         return self._go_on()
 
@@ -146,6 +167,7 @@ class PathSearch:
             filters=sum(answer.filters for answer in self._answers.values()),
             entered=entered,
             publisher="" if origin is None else origin.publisher,
+            reasons=tuple(BrokerReason(b, one) for b in sorted(self._answers) for one in self._answers[b].reasons),
         )
 
     def _link(self, broker: int, neighbours: Iterable[int]) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from tidings.errors import CodecError, UsageError
 from tidings.model.message_id import MessageId
-from tidings.tracking.query.path import Hop, Path
+from tidings.tracking.query.path import BrokerReason, Hop, Path
+from tidings.tracking.recording.losses import TraceReason
 from tidings.tracking.recording.recorder import Statement
 
 
@@ -32,6 +33,7 @@ def from_json(text: str) -> Path:
             filters=int(found["filters"]),
             entered=tuple(map(int, found["entered"])),
             publisher=str(found["published_by"]),
+            reasons=tuple(map(_reason, found["reasons"])),
         )
     except (ValueError, KeyError, TypeError, UsageError) as error:
         raise CodecError("E_TRACE_REPORT", f"not a path: {error!r}") from None
@@ -54,7 +56,14 @@ def to_dict(path: Path) -> dict[str, object]:
         "filters": path.filters,
         "entered": list(path.entered),
         "published_by": path.publisher,
+        "reasons": [
+            {"broker": one.broker, "code": one.reason.code, "detail": one.reason.detail} for one in path.reasons
+        ],
     }
+
+
+def _reason(found: dict[str, Any]) -> BrokerReason:
+    return BrokerReason(int(found["broker"]), TraceReason(str(found["code"]), str(found["detail"])))
 
 
 def _hop_dict(hop: Hop) -> dict[str, object]:

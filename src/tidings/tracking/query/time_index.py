@@ -91,6 +91,11 @@ class TimeIndex(Generic[T]):
             found.update(number for _, number in rows[low:high] if self._ends[number] >= first)
         return [self._items[number] for number in sorted(found)]
 
+    def spans(self, item: T) -> list[tuple[int, int]]:
+        """The ranges of an item, in the order in which they were added. This looks at everything."""
+        numbers = [number for number, one in self._items.items() if one == item and number in self._ends]
+        return [(self._starts[number], self._ends[number]) for number in numbers]
+
     def _drop_moments(self, number: int) -> None:
         for moment in self._moments.pop(number, ()):
             self._singles[moment].remove(number)

@@ -12,12 +12,14 @@ Clients decide how often they come and go, so the number of detached peers that 
 (['audit'], [])
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from tidings.tracking.query.time_index import TimeIndex
 
+PUBLISHER_BITS = (1 << 29) - 1  # of a publisher in an id; the others say what came by AMQP (docs/wire.md)
 PUBLISHERS_PAST_MAX = 20_000  # that have left and are remembered: without one a trace lacks a name, nothing else
 
 
@@ -47,6 +49,8 @@ class AttachmentMap:
         self._past_max = past_max
         self._since: dict[tuple[AttachmentKind, str], int] = {}
         self._past: dict[AttachmentKind, TimeIndex[str]] = {kind: TimeIndex() for kind in AttachmentKind}
+        self._publishing: Counter[int] = Counter()  # by number: connections that publish now
+        self._publishers_known = False
         self.first_ms: int | None = None  # nothing is known about the time before
         self.since_ms = 0  # who had gone before this may have been forgotten
 
@@ -57,6 +61,9 @@ class AttachmentMap:
             for kind, peer in list(self._since):
                 self._end(kind, peer, change.ms)
         elif change.attached:
+            if change.kind is AttachmentKind.PUBLISHER and not self.is_attached(change.kind, change.peer):
+                self._publishing[publisher_number(change.peer)] += 1
+                self._publishers_known = True
             self._since.setdefault((change.kind, change.peer), change.ms)
         else:
             self._end(change.kind, change.peer, change.ms)
@@ -69,11 +76,21 @@ class AttachmentMap:
         now = {peer for (of, peer), since in self._since.items() if of is kind and since <= last_ms}
         return sorted(now | set(self._past[kind].between(first_ms, last_ms)))
 
+    def spans(self, kind: AttachmentKind, peer: str) -> list[tuple[int, int]]:
+        """The times at which a peer was attached, as far as remembered; if it still is, the last ends far ahead."""
+        now = self._since.get((kind, peer))
+        return [*self._past[kind].spans(peer), *([] if now is None else [(now, 2**48)])]
+
     def publisher(self, number: int, first_ms: int, last_ms: int) -> str:
         """The connection that published under this number at some time from first to last; empty: not known."""
         start = f"{number} "
         found = self.between(AttachmentKind.PUBLISHER, first_ms, last_ms)
         return next((one.removeprefix(start) for one in found if one.startswith(start)), "")
+
+    def may_have_moved(self, number: int) -> bool:
+        """Reports whether messages with this publisher's number may have been sent again at another broker: its
+        connection has ended, or was never here."""
+        return self._publishers_known and number & PUBLISHER_BITS not in self._publishing
 
     def forget(self, before_ms: int) -> None:
         """Forgets what ended before that time."""
@@ -91,6 +108,10 @@ class AttachmentMap:
             past = self._past[kind]
             past.add(peer, (since, max(since, ms)))
             if kind is AttachmentKind.PUBLISHER:
+                number = publisher_number(peer)
+                self._publishing[number] -= 1
+                if not self._publishing[number]:
+                    del self._publishing[number]
                 if len(past) > PUBLISHERS_PAST_MAX + PUBLISHERS_PAST_MAX // 8:
                     past.drop_first(len(past) - PUBLISHERS_PAST_MAX)
             elif self._past_max is not None and len(past) > self._past_max + self._past_max // 8:
@@ -99,6 +120,11 @@ class AttachmentMap:
     def _drop(self, past: TimeIndex[str], count: int) -> None:
         """They are in the order of their leaving."""
         self.since_ms = max(self.since_ms, past.drop_first(count) + 1)
+
+
+def publisher_number(peer: str) -> int:
+    """Of the peer of a publisher."""
+    return int(peer.partition(" ")[0])
 
 
 def since_of_last(changes: Iterable[Attachment], past_max: int) -> int:

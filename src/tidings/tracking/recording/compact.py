@@ -7,9 +7,8 @@ one takes is seen from the full ones. Matching sets do not grow beyond their for
 that covers the gap between the two, but neither stands between them in order of their starts, covers the end of the
 first as well.
 
-Run lists are exact, so that they are united without regard to their number of ids, up to a size that is quickly read;
-what has become larger than a filter of the same ids is made one. Histories that took the same ids still share the
-result.
+Run lists are exact, so that they are united without regard to their number of ids, up to a size that is quickly read.
+Histories that took the same ids still share the result.
 """
 
 from collections.abc import Iterable
@@ -19,29 +18,24 @@ from fractions import Fraction
 import numpy as np
 
 from tidings.kernel.bloom import BloomFilter
-from tidings.kernel.exact_lists import RunIds, filter_bytes
+from tidings.kernel.exact_lists import RunIds
 from tidings.tracking.recording.history import (
     BloomSettings,
     FilterEncoding,
     HistoryEntry,
-    HistoryKind,
     Key,
     Span,
     newest,
-    seed_of,
 )
 from tidings.tracking.recording.log_codec import decode_ids, encode_ids
-from tidings.tracking.recording.strategies import FILTER_IDS_MIN
 
 USUAL = BloomSettings()
-RUNS_BYTES_MAX = 64 << 10  # of a run list, and how many ids it may stand for
+RUNS_BYTES_MAX = 16 << 10  # of a run list, and how many ids it may stand for
 RUNS_IDS_MAX = 1 << 24
 
 
-def compact(entries: Iterable[HistoryEntry], capacity: int = 0, broker: int = 0) -> list[HistoryEntry]:
+def compact(entries: Iterable[HistoryEntry], capacity: int = 0) -> list[HistoryEntry]:
     """Entries of one broker with copies that were replaced dropped and neighbours merged; by history and time.
-
-    `broker`: of filters that are made.
 
     `capacity`: ids that a filter takes, whatever its m; 0: as many as the full ones among these entries
     show for its m and k, and if none is full, as many as is usual for that k.
@@ -50,7 +44,7 @@ def compact(entries: Iterable[HistoryEntry], capacity: int = 0, broker: int = 0)
     for entry in newest(entries):
         histories.setdefault(entry.key, []).append(entry)
     room = _Room((entry for own in histories.values() for entry in own), capacity)
-    runs = _Runs(broker)
+    runs = _Runs()
     united = [runs.unite(sorted(own, key=_start)) for own in histories.values()]
     return [merged for own in united for merged in _merge(own, room)]
 
@@ -58,10 +52,8 @@ def compact(entries: Iterable[HistoryEntry], capacity: int = 0, broker: int = 0)
 class _Runs:
     """Unites run lists; the same lists for several histories once."""
 
-    def __init__(self, broker: int) -> None:
-        self._broker = broker
-        self._done: dict[tuple[bytes, ...], RunIds] = {}
-        self._data: dict[tuple[tuple[bytes, ...], HistoryKind], tuple[FilterEncoding, bytes]] = {}
+    def __init__(self) -> None:
+        self._done: dict[tuple[bytes, ...], bytes] = {}
 
     def unite(self, entries: list[HistoryEntry]) -> list[HistoryEntry]:
         """Of one history, in the order of their starts. Those of one process only,
@@ -84,12 +76,9 @@ class _Runs:
         if len(group) < 2:
             return group
         parts = tuple(entry.data for entry in group)
-        kind = group[0].key.kind
-        if (parts, kind) not in self._data:
-            if parts not in self._done:
-                self._done[parts] = RunIds.united(parts)
-            self._data[parts, kind] = _smallest(self._done[parts], seed_of(self._broker, kind))
-        encoding, data = self._data[parts, kind]
+        if parts not in self._done:
+            self._done[parts] = RunIds.united(parts).to_bytes()
+        data = self._done[parts]
         spans = [entry.span for entry in group if entry.span is not None]
         span = (min(first for first, _ in spans), max(last for _, last in spans))
         singles = {moment for entry in group for moment in entry.singles if not span[0] <= moment <= span[1]}
@@ -101,19 +90,11 @@ class _Runs:
                 singles=tuple(sorted(singles)),
                 count=count,
                 full=len(data) > RUNS_BYTES_MAX // 2 or count > RUNS_IDS_MAX // 2,
-                encoding=encoding,
                 data=data,
                 opened_ms=min(entry.opened_ms for entry in group),
                 stored_ms=max(entry.stored_ms for entry in group),
             )
         ]
-
-
-def _smallest(runs: RunIds, seed: int) -> tuple[FilterEncoding, bytes]:
-    data = runs.to_bytes()
-    if runs.count < FILTER_IDS_MIN or len(data) <= filter_bytes(runs.count):
-        return FilterEncoding.RUNS, data
-    return FilterEncoding.LINES, runs.filter(seed).to_bytes()
 
 
 class _Room:

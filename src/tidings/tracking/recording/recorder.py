@@ -10,22 +10,25 @@ Nothing here writes: `StoreEntries` and `StoreAttachment` ask the driver to. It 
 store is a *gap*, about which its successor says "unknown" where otherwise it could say "no".
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
 from tidings.tracking.ids import Ids
+from tidings.tracking.moments import utc
 from tidings.tracking.plan.limits import BETWEEN_BROKERS_MS
 from tidings.tracking.query.archive import Archive
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind, AttachmentMap
 from tidings.tracking.recording.history import UNKNOWN_ORIGIN, HistoryEntry, HistoryKind, Key, Span, efpp
+from tidings.tracking.recording.losses import LOSS_DETAILS, LossCause, TraceReason, loss_peer
 from tidings.tracking.recording.recorder_backend import Current, KernelBackend, PlainBackend, RecorderBackend
 from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, RunStrategy, Strategy
 
 TIME_MAX_MS = 2**48
+SPANS_SHOWN = 3
 PASSING = (HistoryKind.PUBLISH, HistoryKind.ROUTE)  # what came by here is in one of them
 
 
@@ -53,6 +56,7 @@ class TrackingSettings:
     skew_between_brokers_ms: int = BETWEEN_BROKERS_MS  # widens the time that is looked up; T_s + T_j at least
     forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
     attachments_max: int | None = 100_000  # detached subscribers that are remembered; None: all
+    numbering: int = 0  # key of the numbers of the broker's publishers: lists that know it are smaller
 
     @property
     def skew_ms(self) -> int | None:
@@ -73,7 +77,14 @@ class TrackingSettings:
         """A backend that a forwarding plane fills; None: nothing is recorded."""
         if self.strategy.name == NoStrategy().name:
             return None
-        return KernelBackend(broker, self.strategy, incarnation, persist_ms=self.persist_ms, forwards=self.forwards)
+        return KernelBackend(
+            broker,
+            self.strategy,
+            incarnation,
+            persist_ms=self.persist_ms,
+            forwards=self.forwards,
+            numbering=self.numbering,
+        )
 
     def __post_init__(self) -> None:
         if self.persist_ms < 1 or self.skew_between_brokers_ms < 0:
@@ -110,6 +121,8 @@ class TraceAnswer:
     incomplete: bool = False  # records of that time may be lost: a peer that is not named may have got it all the same
     entered: bool = False  # it was published here, whatever broker its id names
     publisher: str = ""  # of messages that name this broker: who their publisher was (`publishers`); empty: not known
+    reasons: tuple[TraceReason, ...] = ()  # about the subscriber that was asked about
+    moved: bool = False  # of messages that name this broker: perhaps sent again at another one (`may_have_moved`)
 
 
 def keys_of(kind: HistoryKind, message: MessageId, peer: str = "") -> tuple[Key, ...]:
@@ -141,6 +154,9 @@ class Inquiry:
     current: Mapping[Key, Current]  # filters in memory that match
     since_ms: int = 0  # who had gone before this may be forgotten
     publisher: str = ""
+    why: str = ""  # the subscriber of whom it is asked why it has the message, or has it not
+    attached: tuple[Span, ...] = ()  # when that one was attached
+    moved: bool = False
 
 
 class Recorder:
@@ -223,7 +239,8 @@ class Recorder:
     def answer(self, message: MessageId, archive: Archive) -> TraceAnswer:
         return self.resolve(self.ask(message), archive)
 
-    def ask(self, message: MessageId) -> Inquiry:
+    def ask(self, message: MessageId, why: str = "") -> Inquiry:
+        """`why`: a subscriber; the answer then gives reasons why it has the message, or has it not."""
         first, last = self._around(message)
         # It may have been kept for long, and sent to a neighbour that came later.
         neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, TIME_MAX_MS))))
@@ -231,18 +248,39 @@ class Recorder:
         late = self._backend.stragglers(message, self._now_ms)
         subscribers = tuple(sorted({*attached, *late}))
         forwards = neighbours if self._settings.forwards else ()
+        losses = [loss_peer(why, cause) for cause in LossCause] if why else []
         keys = [
             *(key for kind in PASSING for key in keys_of(kind, message)),
             *(key for peer in forwards for key in keys_of(HistoryKind.FORWARD, message, str(peer))),
             *(key for peer in subscribers for key in keys_of(HistoryKind.DELIVER, message, peer)),
+            *(key for peer in losses for key in keys_of(HistoryKind.DELIVER, message, peer)),
         ]
         found = ((key, self._backend.find(key, message, self._now_ms)) for key in keys)
         current = {key: one for key, one in found if one is not None}
         publisher = self.attachments.publisher(message.publisher, first, last) if message.broker == self.broker else ""
-        return Inquiry(message, neighbours, subscribers, current, self.attachments.since_ms, publisher)
+        spans = tuple(self.attachments.spans(AttachmentKind.SUBSCRIBER, why)) if why else ()
+        moved = message.broker == self.broker and self.attachments.may_have_moved(message.publisher)
+        since_ms = self.attachments.since_ms
+        return Inquiry(message, neighbours, subscribers, current, since_ms, publisher, why, spans, moved)
 
     def resolve(self, inquiry: Inquiry, archive: Archive) -> TraceAnswer:
         """Looks at nothing that changes while the broker runs."""
+        answer = replace(self._resolve(inquiry, archive), moved=inquiry.moved)
+        return replace(answer, reasons=tuple(self._reasons(inquiry, answer, archive))) if inquiry.why else answer
+
+    def _reasons(self, inquiry: Inquiry, answer: TraceAnswer, archive: Archive) -> Iterator[TraceReason]:
+        if any(one.peer == inquiry.why for one in answer.subscribers):
+            yield TraceReason("delivered")
+        for cause in LossCause:
+            if self._find(HistoryKind.DELIVER, loss_peer(inquiry.why, cause), inquiry, archive).held:
+                yield TraceReason(cause.value, LOSS_DETAILS[cause])
+        first_ms, last_ms = self._around(inquiry.message)
+        if inquiry.attached and not any(start <= last_ms and end >= first_ms for start, end in inquiry.attached):
+            yield TraceReason("not-attached", _spans_text(inquiry.attached))
+        if inquiry.attached and answer.verdict is TraceVerdict.ABSENT:
+            yield TraceReason("not-here", "the message did not come to this broker")
+
+    def _resolve(self, inquiry: Inquiry, archive: Archive) -> TraceAnswer:
         message, neighbours, publisher = inquiry.message, inquiry.neighbours, inquiry.publisher
         entered, passed = (self._find(kind, "", inquiry, archive) for kind in PASSING)
         found = RecordFinding.of(entered, passed)
@@ -325,3 +363,9 @@ class Recorder:
         change = Attachment(kind, peer, now_ms, attached, self._incarnation)
         self.attachments.apply(change)
         return [StoreAttachment(change)]
+
+
+def _spans_text(spans: Iterable[Span]) -> str:
+    """The times at which a subscriber was attached, the last one first."""
+    times = [f"{utc(first)} to {'now' if last >= TIME_MAX_MS else utc(last)}" for first, last in spans]
+    return f"it was attached from {', and from '.join(times[-SPANS_SHOWN:][::-1])}"

@@ -29,7 +29,11 @@ from tidings.tracking.recording.history import (
     seed_of,
 )
 from tidings.tracking.recording.log_codec import encode_ids
+from tidings.tracking.recording.losses import LossCause, loss_peer, split_peer
 from tidings.tracking.recording.strategies import ID_BYTES, AsyncStrategy, BloomStrategy, RunStrategy, Strategy
+
+LOSS_BIT, LOSS_SHIFT = 1 << 31, 28  # of a peer in the kernel whose history is of losses
+_LOSSES = tuple(LossCause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,14 @@ class KernelBackend:
     """For the strategies `runs`, `bloom` and `async`. The forwarding plane is given `tracker`, and fills it."""
 
     def __init__(
-        self, broker: int, strategy: Strategy, incarnation: int, *, persist_ms: int = 1000, forwards: bool = False
+        self,
+        broker: int,
+        strategy: Strategy,
+        incarnation: int,
+        *,
+        persist_ms: int = 1000,
+        forwards: bool = False,
+        numbering: int = 0,
     ) -> None:
         self._incarnation = incarnation
         self._hashes: int | None = None
@@ -176,7 +187,7 @@ class KernelBackend:
             case _:
                 raise UsageError("E_TRACKING_STRATEGY", f"the kernel cannot record with the strategy {strategy.name!r}")
         lists = {"exact": isinstance(strategy, AsyncStrategy), "runs": isinstance(strategy, RunStrategy)}
-        more = {"persist_ms": persist_ms, "retain": retain, "forwards": forwards, **lists}
+        more = {"persist_ms": persist_ms, "retain": retain, "forwards": forwards, "numbering": numbering, **lists}
         self.tracker = Tracker(broker, **shape, **times, **more)  # type: ignore[arg-type]
         self._numbers: dict[str, int] = {}  # of subscribers
         self._names: dict[int, str] = {}
@@ -207,6 +218,8 @@ class KernelBackend:
         if kind is HistoryKind.DELIVER:
             del self._numbers[peer], self._names[number]
             self._free.append(number)
+            for cause in range(len(_LOSSES)):
+                self._keys.pop((kind.value, _loss_number(cause, number)), None)
         self._keys.pop((kind.value, number), None)
         return entries
 
@@ -214,7 +227,7 @@ class KernelBackend:
         return self._entries(self.tracker.end_all(now_ms))
 
     def find(self, key: Key, message: MessageId, now_ms: int) -> Current | None:
-        if key.kind is HistoryKind.DELIVER and key.peer not in self._numbers:
+        if key.kind is HistoryKind.DELIVER and split_peer(key.peer)[0] not in self._numbers:
             return None
         peer, one = self._peer(key.kind, key.peer), bytes(message)
         found = self.tracker.find(key.kind.value, key.origin, peer, one, message.ms, now_ms)
@@ -234,7 +247,9 @@ class KernelBackend:
 
     def _peer(self, kind: HistoryKind, peer: str) -> int:
         if kind is HistoryKind.DELIVER:
-            return self.number(peer)
+            name, cause = split_peer(peer)
+            number = self.number(name)
+            return number if cause is None else _loss_number(_LOSSES.index(cause), number)
         return int(peer) if kind is HistoryKind.FORWARD else 0
 
     def _entries(self, filters: list[TrackedFilter]) -> list[HistoryEntry]:
@@ -262,6 +277,17 @@ class KernelBackend:
         keys = self._keys.setdefault((one.kind, one.peer), {})
         if one.origin not in keys:
             kind = HistoryKind(one.kind)
-            peers = {HistoryKind.DELIVER: lambda: self._names[one.peer], HistoryKind.FORWARD: lambda: str(one.peer)}
+            peers = {HistoryKind.DELIVER: lambda: self._name(one.peer), HistoryKind.FORWARD: lambda: str(one.peer)}
             keys[one.origin] = Key(kind, one.origin, peers.get(kind, str)())
         return keys[one.origin]
+
+    def _name(self, peer: int) -> str:
+        """Of a subscriber, or of one with the cause of its losses."""
+        if not peer & LOSS_BIT:
+            return self._names[peer]
+        cause = _LOSSES[peer >> LOSS_SHIFT & 7]
+        return loss_peer(self._names[peer & (1 << LOSS_SHIFT) - 1], cause)
+
+
+def _loss_number(cause: int, number: int) -> int:
+    return LOSS_BIT | cause << LOSS_SHIFT | number

@@ -31,9 +31,9 @@ def test_without_scipy_the_capacity_is_not_estimated(caplog: pytest.LogCaptureFi
     assert "pip install 'tidings[capacity]'" in str(caplog.records[0].__dict__)
 
 
-def test_without_proton_the_defaults_have_no_amqp_listener(tmp_path: Path) -> None:
+def test_the_defaults_need_no_optional_package(tmp_path: Path) -> None:
     found = prepare(StartupOptions(data=str(tmp_path)), PROTOCOLS).configuration
-    assert [listener.protocol for listener in found.listeners] == ["native", "stomp", "mqtt"]
+    assert [listener.protocol for listener in found.listeners] == ["native", "stomp", "amqp", "mqtt"]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,6 @@ def test_without_proton_the_defaults_have_no_amqp_listener(tmp_path: Path) -> No
             "[admission]\nwaiting_ms_max = 5\n",
             r"admission.waiting_ms_max: needs scipy.* install 'tidings\[capacity\]'",
         ),
-        ('[[listeners]]\nprotocol = "amqp"\n', r"listeners\[0\].protocol: needs proton.*pip install 'tidings\[amqp\]'"),
         ("console = true\n", r"console.enabled: needs nicegui.*pip install 'tidings\[console\]'"),
         ('[tracking]\nfolder = "records"\n', r"tracking.folder: needs pyarrow.*pip install 'tidings\[segments\]'"),
     ],

@@ -346,6 +346,7 @@ def test_requests_of_foreign_web_pages_are_refused() -> None:
         ("POST", "/queues/a/purge", {"messages": [1] * 300}, (400, "E_API_PARAMETER")),
         ("DELETE", "/queues/a?force=yes", None, (400, "E_API_PARAMETER")),
         ("DELETE", f"/connections/{1 << 40}", None, (400, "E_API_PARAMETER")),
+        ("POST", "/network/held/release", {}, (409, "E_NOTHING_HELD")),
     ],
 )
 def test_what_is_wrong_with_a_request_is_said(method: str, path: str, body: object, expected: tuple[int, str]) -> None:

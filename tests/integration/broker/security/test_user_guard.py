@@ -1,7 +1,11 @@
+import stat
+from pathlib import Path
+
 import pytest
 
 from tidings.broker.security import passwords, users
 from tidings.broker.security.access import AccessRules, Rule
+from tidings.broker.security.login_tokens import FILE, TOKEN_SECONDS, LoginTokens
 from tidings.broker.security.passwords import Cost
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.security.users import Users
@@ -113,3 +117,35 @@ def test_what_changed_while_a_password_was_checked_is_noticed(guard: UserGuard) 
         assert not guard.still(alice)
     guard.replace(BOTH, RULES)
     assert guard.still(alice)
+
+
+def test_a_token_logs_in_again_also_after_a_restart_until_the_user_changes(
+    tmp_path: Path,
+) -> None:
+    now = [1_000_000.0]
+
+    def made(known: Users = BOTH) -> UserGuard:
+        tokens = LoginTokens.kept_in(tmp_path / "data")
+        return UserGuard(known, RULES, BrokerLimits(), tokens=tokens, wall=lambda: now[0])
+
+    first = made()
+    token = first.token(first.log_in(hello("alice", "right"), "10.0.0.1", ""))
+    assert stat.S_IMODE((tmp_path / "data" / FILE).stat().st_mode) == 0o600
+
+    def again(guard: UserGuard, user: str, token: str) -> bool:
+        return guard.log_in_at_once(Hello(user, "", "", 0, token=token), "10.0.0.2", "") is not None
+
+    restarted = made()
+    assert again(restarted, "alice", token)
+    assert not again(restarted, "robot", token), "it is of another user"
+    assert not again(restarted, "alice", token[:-1] + ("0" if token[-1] != "0" else "1"))
+    assert not again(restarted, "alice", f"{int(token.partition('.')[0], 16) + 1:x}.{token.partition('.')[2]}")
+    assert not again(restarted, "alice", "no.token")
+    changed = users.change_password(BOTH, "alice", "another password", CHEAP)
+    assert not again(made(changed), "alice", token)
+    assert not again(made(BOTH.without("alice")), "alice", token)
+    now[0] += TOKEN_SECONDS
+    assert not again(restarted, "alice", token), "it has ended"
+    (tmp_path / "data" / FILE).unlink()
+    now[0] -= TOKEN_SECONDS
+    assert not again(made(), "alice", token), "its key is gone"

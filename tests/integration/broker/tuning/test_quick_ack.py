@@ -3,12 +3,14 @@
 import asyncio
 import socket
 
+from hardening.support.raw_connection import RawConnection
+
 from tidings.broker.tuning.quick_ack import PATIENCE_READS
 from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.protocols.native.frames import encode_publish
-from tidings.testing.local_broker import RawConnection, local_broker, run
+from tidings.testing.local_broker import local_broker, run
 
 
 def test_a_connection_that_is_read_again_and_again_does_without() -> None:

@@ -26,7 +26,6 @@ from hardening.support.amqp_client import (
     to,
     within,
 )
-from proton import Described, uint
 
 from tidings.broker.security import users
 from tidings.broker.security.access import AccessRules, Rule
@@ -36,6 +35,7 @@ from tidings.broker.security.users import Users
 from tidings.model.destination import DestinationPattern
 from tidings.node.limits import BrokerLimits
 from tidings.protocols.amqp.sections import MessageSection, encode
+from tidings.protocols.amqp.wire.types import Described, uint
 from tidings.testing.local_broker import BrokerThread
 
 

@@ -142,3 +142,40 @@ def test_what_expired_meanwhile_and_what_is_damaged_is_dropped() -> None:
     mailbox = durable(bench)
     bench.turn(now_ms=200)
     assert (len(bench.held), len(mailbox.backlog), bench.held.expired) == (0, 1, 1)
+
+
+def test_an_operator_releases_what_is_held() -> None:
+    bench = replaced(EmptyStorePolicy.HOLD)
+    assert not bench.held.confirm(), "nothing is held"
+    arrive(bench, 1, 2)
+    mailbox = durable(bench)
+    assert codes(bench, 1000, 100_000) == ["E_EMPTY_STORE"]
+    assert bench.held.confirm()
+    codes(bench, 101_000)
+    bench.turn()
+    assert (len(bench.held), len(mailbox.backlog)) == (0, 2)
+    assert codes(bench, 102_000, 103_000) == ["HELD_RELEASED"]
+
+
+@pytest.mark.parametrize("subscribed", [False, True])
+def test_a_new_store_is_known_as_such_after_a_restart_until_somebody_subscribes(subscribed: bool) -> None:
+    first = replaced()
+    if subscribed:
+        first.held.subscribed()
+    first.turn()
+    second = Bench(first.store, empty_store=EmptyStoreOptions(EmptyStorePolicy.HOLD))
+    arrive(second, 1)
+    assert len(second.held) == (0 if subscribed else 1)
+
+
+def test_what_was_released_to_nobody_leaves_the_store_a_known_one() -> None:
+    first = replaced()
+    arrive(first, 1)
+    codes(first, 0, 10_000)
+    first.turn()
+    assert codes(first, 11_000, 12_000) == ["HELD_RELEASED"]
+    (persist,) = first.completer.flush(retry=True)
+    first.store.append(persist.records)
+    second = Bench(first.store, empty_store=EmptyStoreOptions(EmptyStorePolicy.HOLD))
+    arrive(second, 2)
+    assert len(second.held) == 0

@@ -31,7 +31,11 @@ class SilentNeighbour:
 def test_an_answer_is_waited_for_as_long_whatever_the_clock_does(step_ms: int) -> None:
     neighbour, told, inquiries = SilentNeighbour(), list[Done | Failed](), list[int]()
     tracing = Tracing(
-        1, neighbour, lambda _, number, __: inquiries.append(number), lambda _, outcome: told.append(outcome)
+        1,
+        neighbour,
+        lambda _, number, *__: inquiries.append(number),
+        lambda _, outcome: told.append(outcome),
+        lambda *_: [],
     )
     now_ms, waited, asked = 10_000_000, 0, {0: 1}
     tracing.tick(now_ms)

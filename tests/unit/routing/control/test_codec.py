@@ -16,6 +16,7 @@ from tidings.routing.control.messages import (
     FloodSummary,
     Known,
     SchemeMessage,
+    StoreMarks,
     Taken,
     VectorRequest,
     VectorRoute,
@@ -41,6 +42,7 @@ messages: st.SearchStrategy[Control] = st.one_of(
     st.builds(VectorRequest, u32, version, u8),
     st.builds(SchemeMessage, u8, st.binary(max_size=40)),
     st.builds(Taken, st.lists(u64, max_size=5).map(tuple)),
+    st.builds(StoreMarks, u64, u64),
 )
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.model.message_id import MessageId
-from tidings.tracking.draw.text import to_dot, to_text, utc
+from tidings.tracking.draw.text import to_dot, to_text
+from tidings.tracking.moments import utc
 from tidings.tracking.query.path import Hop, Path
 from tidings.tracking.query.path_json import to_dict
 from tidings.tracking.recording.recorder import Statement

@@ -40,7 +40,14 @@ class Net:
         given = tuple(b for b in self.links[broker] if b in self.route and self.parent.get(b) == broker)
         forwarded = given if self.forwards else None
         return TraceAnswer(
-            broker, TraceVerdict.HELD, 1e-5, tuple(self.links[broker]), forwarded, subscribers, filters=2
+            broker,
+            TraceVerdict.HELD,
+            1e-5,
+            tuple(self.links[broker]),
+            forwarded,
+            subscribers,
+            filters=2,
+            entered=broker == self.message.broker,
         )
 
     def trace(self, seed: int, down: set[int] = frozenset(), *, everywhere: bool = False) -> Path:  # type: ignore[assignment]

@@ -1,7 +1,5 @@
 """Compaction: nothing is lost, no filter overfull, matching sets no larger."""
 
-from itertools import count
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,19 +9,16 @@ from tidings.tracking.recording.compact import compact
 from tidings.tracking.recording.history import (
     BloomHistory,
     BloomSettings,
-    FilterEncoding,
     HistoryEntry,
     HistoryKind,
     Key,
     Mode,
     matching_set,
     newest,
-    seed_of,
 )
 from tidings.tracking.recording.strategies import AsyncStrategy, RunStrategy
 
 CAPACITY = 10
-BROKER_SEED = seed_of(5, HistoryKind.PUBLISH)
 steps = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8), st.booleans()), max_size=20)
 
 
@@ -123,11 +118,11 @@ def test_run_lists_of_a_process_become_one(made: list[tuple[int, int, bool]], re
                 entries += history.persist(now) if persist else []
         for history in histories:
             entries += history.close(now)
-    merged = compact(entries, broker=5)
+    merged = compact(entries)
     assert len(merged) <= len(keys) * (restarts + 1)
     assert len({entry.data for entry in merged}) <= restarts + 1  # both histories took the same
     assert sum(entry.count for entry in merged) == len(keys) * len(ids)
-    assert compact(merged, broker=5) == merged
+    assert compact(merged) == merged
     stored = {(one.incarnation, one.key): one.stored_ms for one in entries}
     assert {(one.incarnation, one.key): one.stored_ms for one in merged} == stored
     for key in keys:
@@ -135,23 +130,3 @@ def test_run_lists_of_a_process_become_one(made: list[tuple[int, int, bool]], re
             moment = MessageId.from_bytes(one).ms
             own = [entry for entry in matching_set(merged, moment) if entry.key == key]
             assert any(entry.opened().contains(one)[0] for entry in own)
-
-
-def test_run_lists_that_are_larger_than_a_filter_become_one() -> None:
-    key = Key(HistoryKind.PUBLISH, 5)
-    entries, sent = [], []
-    for second in range(8):
-        ids = [
-            bytes(MessageId((second * 1000 + number) * 2_654_435_761 % 2**32, 5, 1000 + second))
-            for number in range(1000)
-        ]
-        sent += ids
-        history = RunStrategy().open(key, 1, count(second))
-        history.add(b"".join(ids), 1000 + second)
-        entries += history.close(1000 + second)
-    merged = compact(entries, broker=5)
-    lines = [entry for entry in merged if entry.encoding is FilterEncoding.LINES]
-    assert lines
-    assert all(entry.opened().seed == BROKER_SEED for entry in lines)  # type: ignore[attr-defined]
-    for one in sent:
-        assert any(entry.opened().contains(one)[0] for entry in matching_set(merged, MessageId.from_bytes(one).ms))

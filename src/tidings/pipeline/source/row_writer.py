@@ -1,4 +1,4 @@
-"""Rows as messages, on the workers: every task encodes its rows and stages them for the driver (`publishing`).
+"""Rows as messages, on the workers: every task encodes its rows and stages them for the driver (`batch_commit`).
 
 Columns are attributes, apart from `destination`, `body` and `attributes`. `id`, `ts` and `offset` are left out where
 they are what a read gives: a message that is published gets its own.
@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, Wri
 
 from tidings.errors import UsageError
 from tidings.model.message import check_property_name
+from tidings.pipeline.source.batch_commit import BatchPublisher, StagedRows, digest_of, encode_row
 from tidings.pipeline.source.options import WriteOptions
-from tidings.pipeline.source.publishing import BatchPublisher, StagedRows, digest_of, encode_row
 from tidings.pipeline.source.rows import FIXED, check_fixed
 
 _ATTRIBUTES = (t.StringType, t.BinaryType, t.BooleanType, t.IntegralType, t.FloatType, t.DoubleType, t.NullType)

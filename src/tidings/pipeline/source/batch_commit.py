@@ -1,6 +1,6 @@
 """Publication of a batch by the driver: all staged rows become visible in its commit, once, however often it is tried.
 
-Tasks stage rows (`writing`) and publish nothing. The driver joins what they staged and publishes it in one transaction
+Tasks stage rows (`row_writer`) and publish nothing. The driver joins what they staged and publishes it in a transaction
 under a key of the query and the number of the batch, which the broker stores with it. How Spark cut the batch into
 tasks therefore does not matter, nor do speculative or repeated tasks: Spark passes one result for each partition.
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tidings.client import sync
 from tidings.client.client import Client
 from tidings.errors import RemoteError, UsageError
+from tidings.pipeline.source.batch_commit import BatchPublisher, StagedRows, digest_of, encode_row
 from tidings.pipeline.source.options import WriteOptions
-from tidings.pipeline.source.publishing import BatchPublisher, StagedRows, digest_of, encode_row
 from tidings.testing.local_broker import BrokerThread
 
 

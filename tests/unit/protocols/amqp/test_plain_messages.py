@@ -1,0 +1,131 @@
+"""The kernel's path for plain messages against the reference in Python: the same, or nothing."""
+
+from dataclasses import replace
+from typing import Any
+
+from hardening.support.strategies_model import messages, texts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidings.kernel.amqp import amqp_read_plain, amqp_write_plain
+from tidings.kernel.codec import decode_message, encode_message
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.protocols.amqp.message import FORM_SHIFT, KEPT, Incoming, read_message, write_message
+from tidings.protocols.amqp.sections import MessageSection, encode
+from tidings.protocols.amqp.wire.types import int32, symbol, timestamp, ubyte, uint, ulong
+
+NOW_MS = 1_700_000_000_000
+QUEUE = Destination("orders", True)
+ID = MessageId(7, 1, NOW_MS, 3)
+LINK = Incoming(QUEUE, lambda: ID, NOW_MS, True)
+
+ids = st.none() | texts | st.integers(0, 2**64 - 1).map(ulong) | st.just("ID:AMQP_ULONG:7") | st.binary(max_size=2)
+plain_values = st.one_of(
+    st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), texts, st.binary(max_size=300)
+)
+values = plain_values | st.sampled_from([None, int32(3), float("nan"), -0.0, symbol("s")])
+addresses = st.none() | st.sampled_from(["queue://r", "topic://a.b", "r", "queue://a..b", "topic://a.>"])
+fields = st.tuples(
+    ids,
+    st.none() | st.binary(max_size=4),
+    st.none() | st.just("queue://orders"),
+    st.none() | texts,
+    addresses,
+    ids,
+    st.none() | st.sampled_from(["text/plain", "x"]).map(symbol),
+    st.none() | st.just(symbol("gzip")),
+    st.none() | st.just(timestamp(NOW_MS * 2)),
+    st.none() | st.integers(-5, 2**50).map(timestamp),
+    st.none() | texts,
+    st.none() | st.integers(0, 2**32 - 1).map(uint),
+    st.none() | texts,
+)
+rarely = st.integers(0, 6).map(lambda one: one == 0)
+headers = st.tuples(
+    st.none() | st.booleans(),
+    st.none() | st.integers(0, 11).map(ubyte),
+    st.none() | st.integers(0, 2**32 - 1).map(uint),
+    st.none() | st.booleans(),
+    st.none() | st.integers(0, 9).map(uint),
+)
+names = texts | st.sampled_from(["price", "JMSXGroupID", "JMSFoo", "@topic", KEPT, "x" * 256])
+bodies = st.one_of(
+    st.binary(max_size=300).map(lambda one: (MessageSection.DATA, one)),
+    texts.map(lambda one: (MessageSection.VALUE, one)),
+    st.binary(max_size=20).map(lambda one: (MessageSection.VALUE, one)),
+    st.just((MessageSection.VALUE, [1])),
+)
+
+
+@settings(max_examples=300)
+@given(
+    headers,
+    fields,
+    st.dictionaries(names, values, max_size=4),
+    bodies,
+    rarely,
+    st.sets(st.sampled_from([2, 7, 8, 12])),
+)
+def test_a_message_is_read_as_by_the_reference(
+    header: Any, fields: Any, application: Any, body: Any, annotated: bool, rare: set[int]
+) -> None:
+    some = [None if place in (2, 7, 8, 12) and place not in rare else one for place, one in enumerate(fields)]
+    content = encode(MessageSection.HEADER, list(header))
+    if annotated:
+        content += encode(MessageSection.MESSAGE_ANNOTATIONS, {symbol("a"): 1})
+    content += encode(MessageSection.PROPERTIES, some)
+    content += encode(MessageSection.APPLICATION_PROPERTIES, application) + encode(*body)
+    read = amqp_read_plain(content, QUEUE.name, True, NOW_MS)
+    reference = read_message(content, LINK)
+    if read is None:
+        return
+    form, message = read
+    raw = bytes(replace(ID, publisher=ID.publisher | form << FORM_SHIFT))
+    assert message[:4] + raw + message[20:] == encode_message(reference)
+    assert KEPT not in reference.properties
+
+
+@settings(max_examples=300)
+@given(st.dictionaries(texts.filter(lambda one: one[:1] not in ("", "@", "J", "c")), plain_values, max_size=4), bodies)
+def test_a_plain_message_is_read_by_the_kernel(application: Any, body: Any) -> None:
+    exact = {name: one + 0.0 if isinstance(one, float) else one for name, one in application.items()}
+    exact = {name: 0.0 if isinstance(one, float) and one == 0 else one for name, one in exact.items()}
+    content = encode(MessageSection.APPLICATION_PROPERTIES, exact) + encode(*body)
+    assert (amqp_read_plain(content, QUEUE.name, True, NOW_MS) is None) == isinstance(body[1], list)
+
+
+own = st.fixed_dictionaries(
+    {},
+    optional={
+        "JMSXMessageID": texts | st.just("ID:AMQP_ULONG:9") | st.integers(0, 9),
+        "JMSXUserID": texts | st.binary(max_size=3) | st.integers(0, 9),
+        "content-type": texts | st.just("text/plain"),
+        "JMSXGroupID": texts | st.booleans(),
+        "JMSXGroupSeq": st.integers(-2, 2**33),
+    },
+)
+
+
+@settings(max_examples=300)
+@given(messages, own, st.integers(0, 4), st.integers(1, 3), st.booleans())
+def test_a_message_is_written_as_by_the_reference(
+    message: Message, own: Any, form: int, attempt: int, says: bool
+) -> None:
+    message = replace(
+        message, properties={**message.properties, **own}, id=MessageId(7 | form << FORM_SHIFT, 1, NOW_MS, 3)
+    )
+    raw = encode_message(message)
+    notes = {"x-opt-destination": f"{'queue' if message.destination.queue else 'topic'}://{message.destination.name}"}
+    reference = write_message(decode_message(raw), attempt, NOW_MS, notes if says else None)
+    written = amqp_write_plain(raw, attempt, NOW_MS, says)
+    assert written is None or written == reference
+
+
+@settings(max_examples=100)
+@given(messages)
+def test_a_message_of_another_protocol_is_written_by_the_kernel(message: Message) -> None:
+    raw = encode_message(replace(message, id=ID, properties={name: 1 for name in message.properties if name != KEPT}))
+    expected = not (message.correlation_id or "").startswith("ID:AMQP_")
+    assert (amqp_write_plain(raw, 1, NOW_MS, False) is not None) == expected
