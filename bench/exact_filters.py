@@ -75,11 +75,11 @@ def measure(form: str, name: str, subscriptions: int, messages: int) -> Encoding
     plane.routes({2: 2})
     plane.interest(2, rows, ())
     entering = [message(random) for _ in range(messages)]
-    encoded = [encode_message(Message(Destination("t"), one)) for one in entering]
+    encoded = [encode_message(Message(Destination("t"), attributes)) for attributes in entering]
     sent, spent = [], 0.0
-    for one in encoded:
+    for data in encoded:
         begin = time.process_time()
-        plane.enter(one, 0, 0)
+        plane.enter(data, 0, 0)
         spent += time.process_time() - begin
         sent.append(bool(plane.take(link, 1 << 24, 0)))
     due = [any(one.matches(attributes) for one in wanted) for attributes in entering]
