@@ -4,6 +4,7 @@ from hardening.support.node_driver import DrivenClient, NodeDriver
 
 from tidings.kernel.forwarder import Flag
 from tidings.model.codec import encode_frame
+from tidings.model.values import Value
 from tidings.node import inputs
 from tidings.node.engine import REQUESTS_MAX
 from tidings.node.requests import AckMode
@@ -44,7 +45,12 @@ LONG = " OR ".join(f"n = {n}" for n in range(1500))  # more than a step takes of
 
 def asked(driver: NodeDriver, client: DrivenClient, number: int, selector: str = "") -> None:
     """Feeds a SUBSCRIBE, which only a step carries out."""
-    fields = {"receipt": 1_000 + number, "subscription": number, "destination": "t", "selector": selector}
+    fields: dict[str, Value] = {
+        "receipt": 1_000 + number,
+        "subscription": number,
+        "destination": "t",
+        "selector": selector,
+    }
     driver.plane.feed_bytes(client.number, control(FrameType.SUBSCRIBE, fields), driver.now_ms)
 
 
@@ -81,13 +87,20 @@ def test_of_a_client_that_has_left_a_short_request_counts_and_a_long_one_does_no
     busy, short, long = driver.connect(), driver.connect("s"), driver.connect("l")
     asked(driver, busy, 1, LONG)
     for client, selector in ((short, ""), (long, LONG)):
-        fields = {"receipt": 9, "subscription": 1, "destination": "t", "selector": selector, "durable": "d"}
+        fields: dict[str, Value] = {
+            "receipt": 9,
+            "subscription": 1,
+            "destination": "t",
+            "selector": selector,
+            "durable": "d",
+        }
         driver.plane.feed_bytes(client.number, control(FrameType.SUBSCRIBE, fields), driver.now_ms)
     driver.step(inputs.PlaneReady())
     assert driver.engine.has_requests
     for client in (long, short):
         driver.step(inputs.ClientLost(client.number))
-    assert not driver.engine.has_requests
+    put_aside = driver.engine.has_requests
+    assert not put_aside
     [kept] = driver.engine.view.mailboxes
     assert "s" in kept
     assert "l" not in kept.split()

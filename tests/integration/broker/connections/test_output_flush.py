@@ -75,6 +75,8 @@ def test_a_write_that_the_event_loop_refuses_spoils_nobody_elses() -> None:
 
         def react(self, connection: ClientConnection, flags: int, *, flush: bool) -> None: ...
 
+        def foreign(self, connection: ClientConnection, why: str) -> None: ...
+
     async def check() -> None:
         made, links = flushing([[(3, b"lost", 0), (1, b"first", 0), (2, b"first", 0)]])
         plane = Forwarder()
