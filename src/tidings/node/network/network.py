@@ -34,8 +34,7 @@ from tidings.node.network.diversions import Diversions
 from tidings.node.network.event_custody import EventCustody
 from tidings.node.network.first_sync import FirstSync
 from tidings.node.network.held_copies import HeldCopies
-from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, control_frame
-from tidings.node.network.link_clock import LinkClock
+from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, LinkClock, control_frame
 from tidings.node.network.machines import FLOOD_TIMER, make_machines
 from tidings.node.network.notes import (
     INCARNATION_NOTE,

@@ -12,8 +12,7 @@ from tidings.node.completions import ConfirmHandOver
 from tidings.node.encoded_message import expires_ms_of
 from tidings.node.network.copy_numbers import CopyNumbers
 from tidings.node.network.event_custody import EventCustody
-from tidings.node.network.link_channels import LinkChannels
-from tidings.node.network.link_clock import LinkClock
+from tidings.node.network.link_channels import LinkChannels, LinkClock
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.plane import NetworkPlane

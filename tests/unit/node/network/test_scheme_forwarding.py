@@ -7,7 +7,7 @@ from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.node.completions import ConfirmHandOver
-from tidings.node.network.link_clock import LinkClock
+from tidings.node.network.link_channels import LinkClock
 from tidings.node.network.pan_links import PanSettings
 from tidings.node.network.scheme_forwarding import SchemeForwarding
 from tidings.node.network.settings import NetworkSettings
