@@ -9,7 +9,7 @@ HARDENING := bench/results/hardening
 NATIVE_SOURCES := $(shell find native -name "*.[ch]pp")
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(NATIVE_SOURCES)
 
-.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan audit crash rolling sim load flaps partition congestion pan hermes covering differential docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan innocent audit crash rolling sim load flaps partition congestion pan hermes covering traces differential docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ hermes: setup  ## Hermes under random schedules and crashes: every event once to
 covering: setup  ## every covering policy under random schedules and failing links: what is due comes once (SEEDS=1000)
 	$(BIN)/python -m hardening.machines.covering 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/covering.json
 
+traces: setup  ## traces under faults, of ids that moved, come again or are invented: no wrong "no" (SEEDS=200)
+	$(BIN)/python -m hardening.machines.tracing 1 $(or $(SEEDS),200) --processes $$(nproc) --results $(HARDENING)/tracing.json
+
 differential: setup  ## random client scripts at the simulated and at the real broker: both must answer alike (SEEDS=1000)
 	$(BIN)/python -m hardening.differential 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/differential.json
 
@@ -104,6 +107,10 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider \
 	  --junitxml build/tsan/report.xml tests/unit/kernel/test_threads.py; status=$$?; \
 	  $(BIN)/python -m hardening.record $(HARDENING)/threads.json threads --tests build/tsan/report.xml; exit $$status
+
+innocent: setup  ## how long an innocent client waits while another is at each limit (goes on where it was)
+	$(BIN)/python -m hardening.innocent
+	$(BIN)/python -m hardening.limits_table docs/limits.md
 
 audit: setup  ## known weaknesses in the locked versions (DATABASE=copy of osv.dev for PyPI), SQLite, CPython and OpenSSL
 	$(BIN)/python -m hardening.audit $(DATABASE) --results $(HARDENING)/audit.json

@@ -2,7 +2,8 @@
 
 A publisher and its subscribers on a topic, from the bytes that the publisher sends to those that the subscribers get:
 gateway and forwarding plane for AMQP, the forwarding plane alone for STOMP, which it speaks itself. "outcomes": the
-publisher asks for the outcome of every message (dispositions; receipts with STOMP). The two are measured in turns.
+publisher asks for the outcome of every message (dispositions; receipts with STOMP). "consumed": messages of a queue,
+from those that the broker delivers to the acknowledgements that it gets. The two are measured in turns.
 """
 
 import sys
@@ -10,14 +11,19 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hardening.fuzz.amqp_streams import LOG_IN, TARGET, attach, begin, transfer
+from hardening.fuzz.amqp_streams import ACCEPT, LOG_IN, TARGET, attach, begin, transfer
 
 from bench.harness import save, table
+from tidings.kernel.codec import encode_message
+from tidings.kernel.events import Acknowledged
 from tidings.kernel.forwarder import DirectSink, Forwarder
 from tidings.kernel.heap import keep_large_blocks
 from tidings.model.codec import encode_predicate
-from tidings.model.destination import DestinationPattern
+from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
+from tidings.model.values import Value
 from tidings.protocols.amqp.sasl import amqp_frame
 from tidings.protocols.amqp.sections import MessageSection, encode
 from tidings.protocols.amqp.session import AmqpSession
@@ -29,8 +35,12 @@ NOW_MS = 1_700_000_000_000
 BATCH, BATCHES, ROUNDS = 200, 100, 7
 MANY = uint(0x7FFF_FFFF)
 TOPIC = encode_predicate(Predicate.of(DestinationPattern.parse("topic:ticks.xyz").constraint))
-PROPERTIES = {"stock": "XYZ", "price": 50}
+PROPERTIES: dict[str, Value] = {"stock": "XYZ", "price": 50}
 TAKE_BYTES = 1 << 22
+
+
+# A disposition of one delivery, whose number is missing.
+_ACCEPTED = amqp_frame(0x15, [True, uint(0x7EADBEEF), None, True, ACCEPT]).replace(b"\x7e\xad\xbe\xef", b"%b")
 
 
 class Load(NamedTuple):
@@ -133,9 +143,44 @@ def amqp(load: Load) -> Callable[[], None]:
     return work
 
 
-def measured(load: Load) -> tuple[float, float]:
+def consumed(body_bytes: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    """A batch from a queue that the consumer accepts one by one: AMQP, STOMP."""
+    message = Message(Destination("q", True), PROPERTIES, bytes(body_bytes), MessageId(1, 1, NOW_MS), persistent=True)
+    messages, ones, tags = [encode_message(message)] * BATCH, [1] * BATCH, list(range(1, BATCH + 1))
+    planes = [Forwarder(memory_bytes_max=1 << 30) for _ in range(2)]
+    reads = attach("in", 0, receives=True, source=["queue://q"], target=None)
+    flow = amqp_frame(0x13, [uint(0), MANY, uint(0), MANY, uint(0), uint(0), MANY])
+    gateway = Gateway(planes[0], planes[0].open(), reads, flow)
+    number, taken = planes[1].open(), 0
+    planes[1].speak_stomp(number)
+    planes[1].log_in(number, 1 << 20, False)
+    planes[1].stomp_label(number, 1, b"MESSAGE\nsubscription:1\nack:1-", 1)
+    acks = b"".join(b"ACK\nid:1-%d\n\n\0" % tag for tag in tags)
+
+    def accept(place: int) -> int:
+        events = planes[place].events()
+        return sum(len(one.tags) for one in events if isinstance(one, Acknowledged))
+
+    def by_amqp() -> None:
+        nonlocal taken
+        planes[0].deliver(gateway.number, 1, ones, tags, messages)
+        assert len(gateway.answer()) > BATCH * body_bytes
+        numbers = range(taken, taken + BATCH)
+        gateway.receive(b"".join([_ACCEPTED % one.to_bytes(4, "big") for one in numbers]))
+        taken += BATCH
+        assert accept(0) == BATCH
+
+    def by_stomp() -> None:
+        planes[1].deliver(number, 1, ones, tags, messages)
+        assert len(planes[1].take(number, TAKE_BYTES, NOW_MS)) > BATCH * body_bytes
+        planes[1].feed_bytes(number, acks, NOW_MS)
+        assert accept(1) == BATCH
+
+    return by_amqp, by_stomp
+
+
+def measured(works: tuple[Callable[[], None], Callable[[], None]]) -> tuple[float, float]:
     """Microseconds of CPU a message: AMQP, STOMP."""
-    works = (amqp(load), stomp(load))
     best = [float("inf"), float("inf")]
     for _ in range(ROUNDS):
         for place, work in enumerate(works):
@@ -155,9 +200,13 @@ def main() -> None:
         for subscribers in (1, 10):
             for body_bytes in (16, 1024):
                 load = Load(subscribers, body_bytes, outcomes)
-                amqp_us, stomp_us = measured(load)
+                amqp_us, stomp_us = measured((amqp(load), stomp(load)))
                 told = f"{amqp_us:.2f}", f"{stomp_us:.2f}", f"{amqp_us / stomp_us:.2f}"
                 rows.append((subscribers, body_bytes, "yes" if outcomes else "no", *told))
+    for body_bytes in (16, 1024):
+        amqp_us, stomp_us = measured(consumed(body_bytes))
+        told = f"{amqp_us:.2f}", f"{stomp_us:.2f}", f"{amqp_us / stomp_us:.2f}"
+        rows.append((1, body_bytes, "consumed", *told))
     table(f"CPU a message, batches of {BATCH}", columns, rows)
     if "--save" in sys.argv:
         save("amqp", {"rows": [dict(zip(columns, row, strict=True)) for row in rows]})

@@ -61,9 +61,9 @@ MATCHING = (
         {"a": MIXED * 15},
     ),
     Case("10,000 negated LIKEs, 1 MiB", tuple(f"NOT (a LIKE '%{SHORT_RUN}{n}%')" for n in range(10_000)), {"a": SAME}),
-    Case("a selector of 16,000 words and signs", (" + ".join(["b"] * 8000) + " = 1",), {"b": 1}),
-    Case("1000 of these", (" + ".join(["b"] * 8000) + " = 1",) * 1000, {"b": 1}),
-    Case("4000 comparisons of 1 MiB", (" OR ".join(["a <> b"] * 4000) + " OR a + 1 = 2",), {"a": SAME, "b": SAME}),
+    Case("a selector of 8,000 words and signs", (" + ".join(["b"] * 4000) + " = 1",), {"b": 1}),
+    Case("1000 of these", (" + ".join(["b"] * 4000) + " = 1",) * 1000, {"b": 1}),
+    Case("2000 comparisons of 1 MiB", (" OR ".join(["a <> b"] * 2000) + " OR a + 1 = 2",), {"a": SAME, "b": SAME}),
     Case(
         "4000 names in a selector, 65,530 properties",
         ("+".join(f"p{n}" for n in range(4000)) + " = p65529",),

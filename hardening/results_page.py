@@ -41,6 +41,7 @@ COMMANDS = {
     "pan": "make pan",
     "hermes": "make hermes",
     "covering": "make covering",
+    "traces": "make traces",
     "differential": "make differential",
     "kills of one broker": "make crash",
     "kills in a network": "make crash",

@@ -110,6 +110,7 @@ def random_message(rng: Random) -> Message:
         correlation_id=maybe(random_text(rng)),
         reply_to=maybe(random_destination(rng)),
         type=maybe(random_text(rng)),
+        deliver_at_ms=maybe(rng.choice((1, INT_MAX))),
     )
 
 

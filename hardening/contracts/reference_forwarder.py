@@ -263,7 +263,12 @@ class ReferenceForwarder:
             return False
         self._counts["received"] += 1
         expires_ms = decoded.expiration_ms or 0
-        if session or session in one.transacted or (destination.name.startswith(ROOT) and not destination.queue):
+        if (
+            session
+            or session in one.transacted
+            or decoded.deliver_at_ms
+            or (destination.name.startswith(ROOT) and not destination.queue)
+        ):
             self._events.append(Transacted(one.number, session, receipt, message))
             return True
         if 0 < expires_ms <= now_ms:

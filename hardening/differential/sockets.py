@@ -200,6 +200,7 @@ class SocketBroker:
         self._broker.complete()
         plane = self._broker.forwarder
         busy = self._broker.disk_busy or plane.has_output() or plane.has_events() or plane.has_resumable()
+        busy = busy or self._broker.engine.has_requests
         return not busy and self._all_known()
 
     async def _until(self, condition: Callable[[], bool]) -> None:

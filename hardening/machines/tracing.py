@@ -30,7 +30,7 @@ from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.sim.brokers import Brokers, Subscriber
 from tidings.sim.client import SimClient
-from tidings.sim.faults import Crash, LoseHost, inflict
+from tidings.sim.faults import Crash, LoseHost, Unclog, inflict
 
 START_MS, SETTLE_MS, ANSWER_MS, CONVERGE_MS, POLL_MS = 2500.0, 4000.0, 6000.0, 60_000.0, 500.0
 MESSAGES = 120
@@ -79,7 +79,7 @@ class Run:
         for _ in range(MESSAGES):
             brokers.calendar.at(start + rng.uniform(0, FAULTS_MS), self.publish)
         self.until(start + FAULTS_MS)
-        for fault in healing(self.scenario.graph, self.routers):
+        for fault in [*healing(self.scenario.graph, self.routers), *self.unclogging()]:
             inflict(brokers.driver, fault, brokers.hosts)
         self.until(brokers.calendar.now + SETTLE_MS)
         self.converge()
@@ -95,6 +95,11 @@ class Run:
             if self.brokers.calendar.now >= limit:
                 checkers.fail("converges", missing)
             self.until(self.brokers.calendar.now + POLL_MS)
+
+    def unclogging(self) -> list[Unclog]:
+        edges = [(int(edge.a), int(edge.b)) for edge in self.scenario.graph.edges()]
+        ways = [way for a, b in edges for way in ((a, b), (b, a))]
+        return [Unclog(a, b) for a, b in ways if self.brokers.driver.network.wire(a, b).stuck is not None]
 
     # --- messages -------------------------------------------------------------------------------------------------
 

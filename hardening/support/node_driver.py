@@ -148,6 +148,7 @@ class NodeDriver:
         persistent: bool = True,
         priority: int = 4,
         expiration_ms: int | None = None,
+        deliver_at_ms: int | None = None,
     ) -> bytes:
         self._ids += 1
         message = Message(
@@ -158,6 +159,7 @@ class NodeDriver:
             persistent=persistent,
             priority=priority,
             expiration_ms=expiration_ms,
+            deliver_at_ms=deliver_at_ms,
         )
         return encode_message(message)
 
@@ -216,7 +218,7 @@ class NodeDriver:
 
     def turn(self) -> None:
         """Handle what the forwarding plane hands over, until there is nothing more."""
-        while self.plane.has_events():
+        while self.engine.has_requests or self.plane.has_events():
             self.step(inputs.PlaneReady())
 
     def tick(self, ms: int = 1000) -> None:

@@ -17,11 +17,14 @@ from tidings.protocols.stomp.frames import StompFrame, StompVersion, encode, esc
 
 PREFIX = "attribute/"
 DROPPED = frozenset({"ack", "content-length", "message-id", "receipt-id", "redelivered", "subscription"})
+REFUSED = frozenset({"AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT"})
 MEANING = frozenset(
     {"destination", "correlation-id", "type", "reply-to", "timestamp", "expires", "priority", "persistent"}
-    | {"receipt", "transaction"}
+    | {"receipt", "transaction", "AMQ_SCHEDULED_DELAY"}
+    | REFUSED
 )
 KINDS = {"/topic/": False, "/queue/": True}  # as a broker writes them
+DELAY_MS_MAX = 10 * 366 * 24 * 3_600_000
 _READ = KINDS | {"topic://": False, "queue://": True, "topic:": False, "queue:": True}
 
 
@@ -31,7 +34,10 @@ def message_of(headers: Mapping[str, str], body: bytes, id: MessageId = MessageI
     for name, value in headers.items():
         if name not in DROPPED and name not in MEANING:
             properties.setdefault(name.removeprefix(PREFIX), Untyped(value))
+    if not REFUSED.isdisjoint(headers):
+        raise CodecError("E_STOMP_HEADER", "repeated delivery is not supported")
     reply_to = headers.get("reply-to")
+    delay_ms = _number(headers.get("AMQ_SCHEDULED_DELAY", "0"), DELAY_MS_MAX)
     return Message(
         _destination(headers["destination"]),
         properties,
@@ -44,6 +50,7 @@ def message_of(headers: Mapping[str, str], body: bytes, id: MessageId = MessageI
         correlation_id=headers.get("correlation-id"),
         reply_to=None if reply_to is None else _destination(reply_to),
         type=headers.get("type"),
+        deliver_at_ms=id.ms + delay_ms if delay_ms else None,
     )
 
 
@@ -103,6 +110,8 @@ def headers_of(message: Message) -> dict[str, str]:
         headers["timestamp"] = str(message.timestamp_ms)
     if message.expiration_ms is not None:
         headers["expires"] = str(message.expiration_ms)
+    if message.deliver_at_ms is not None:
+        headers["delivery-time"] = str(message.deliver_at_ms)
     for name, value in message.properties.items():
         taken = name in DROPPED or name in MEANING or name.startswith(PREFIX)
         headers[PREFIX + name if taken else name] = text_of(value)

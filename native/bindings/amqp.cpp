@@ -77,6 +77,7 @@ std::string_view behind(const nb::bytes& data, size_t at) {
 void bind_transfers(nb::module_& m) {
     nb::class_<AmqpTransfers>(m, "AmqpTransfers", "The hot path of one AMQP connection.")
         .def(nb::init<uint32_t, uint32_t, size_t>(), "publisher"_a, "broker"_a, "message_bytes_max"_a)
+        .def_rw("credit_max", &AmqpTransfers::credit_max)
         .def_rw("frame_bytes_max", &AmqpTransfers::frame_bytes_max)
         .def_rw("remote_frame_bytes_max", &AmqpTransfers::remote_frame_bytes_max)
         .def("add_session", &AmqpTransfers::add_session, "channel"_a, "counters"_a)

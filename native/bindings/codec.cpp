@@ -18,8 +18,9 @@ using namespace tidings;
 
 // The parts of a message as stubs spell them: persistent, queue, priority, id, destination, header fields,
 // properties, body.
-#define MESSAGE_PARTS                                                                                        \
-    "tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], " \
+#define MESSAGE_PARTS                                                                                             \
+    "tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | " \
+    "None], "                                                                                                     \
     "dict[str, bool | int | float | str | bytes], bytes]"
 
 namespace {
@@ -35,10 +36,11 @@ nb::object parts(const MessageView& message) {
         if (field == NoHeaderField) properties[to_str(attribute.name)] = to_python(attribute.value);
         else headers[field] = to_python(attribute.value);
     }
-    return nb::make_tuple(
-        bool(message.flags & MessageView::Persistent), bool(message.flags & MessageView::Queue), message.priority,
-        to_bytes({reinterpret_cast<const char*>(message.id), 16}), to_str(message.destination),
-        nb::make_tuple(headers[0], headers[1], headers[2], headers[3], headers[4]), properties, to_bytes(message.body));
+    return nb::make_tuple(bool(message.flags & MessageView::Persistent), bool(message.flags & MessageView::Queue),
+                          message.priority, to_bytes({reinterpret_cast<const char*>(message.id), 16}),
+                          to_str(message.destination),
+                          nb::make_tuple(headers[0], headers[1], headers[2], headers[3], headers[4], headers[5]),
+                          properties, to_bytes(message.body));
 }
 
 nb::object decode_message(nb::handle data) {
@@ -74,16 +76,16 @@ Value property_value(std::string_view name, nb::handle object) {
 }
 
 void write_headers(MessageWriter& writer, nb::tuple headers) {
-    static constexpr std::string_view names[] = {"JMSCorrelationID", "JMSType", "JMSReplyTo", "JMSTimestamp",
-                                                 "JMSExpiration"};
-    if (headers.size() != NoHeaderField) throw UsageError{"E_MESSAGE_FIELD", "there are five header fields"};
+    static constexpr std::string_view names[] = {"JMSCorrelationID", "JMSType",       "JMSReplyTo",
+                                                 "JMSTimestamp",     "JMSExpiration", "JMSDeliveryTime"};
+    if (headers.size() != NoHeaderField) throw UsageError{"E_MESSAGE_FIELD", "there are six header fields"};
     for (size_t i = 0; i < NoHeaderField; ++i) {
         const nb::handle header = headers[i];
         if (header.is_none()) continue;
         const Value value = property_value(names[i], header);
         if (value.type != (i < Timestamp ? Type::String : Type::Int))
             throw UsageError{"E_MESSAGE_FIELD", std::string(names[i]) + " is of another type"};
-        if (i >= Timestamp && value.i < (i == Expiration))
+        if (i >= Timestamp && value.i < (i != Timestamp))
             throw UsageError{"E_MESSAGE_FIELD", std::string(names[i]) + " is before the first possible moment"};
         writer.attribute(names[i], value);
     }
@@ -131,10 +133,11 @@ void write_message(std::string& out, const Parts& message) {
         throw UsageError{"E_MESSAGE_FIELD", "priority must be an integer from 0 to 9"};
     if (message.id.size() != 16) throw UsageError{"E_MESSAGE_ID_LENGTH", "a message id has 16 bytes"};
     MessageWriter writer(out);
-    const bool expires = message.headers.size() == NoHeaderField &&
-                         !nb::handle(message.headers[size_t{Expiration}]).is_none();
+    const auto has = [&](HeaderField field) {
+        return message.headers.size() == NoHeaderField && !nb::handle(message.headers[size_t{field}]).is_none();
+    };
     const int flags = message.persistent * MessageView::Persistent | message.queue * MessageView::Queue |
-                      expires * MessageView::Expires;
+                      has(Expiration) * MessageView::Expires | has(DeliveryTime) * MessageView::Delayed;
     writer.begin(static_cast<uint8_t>(flags), static_cast<uint8_t>(message.priority), bytes_of(message.id),
                  destination);
     write_headers(writer, message.headers);
@@ -298,7 +301,8 @@ static void bind_codec(nb::module_& m) {
           nb::arg("id"), nb::arg("destination"), nb::arg("headers"), nb::arg("properties"), nb::arg("body"),
           nb::sig(
               "def encode_message(persistent: bool, queue: bool, priority: int, id: bytes, destination: str, headers: "
-              "tuple[str | None, str | None, str | None, int | None, int | None], properties: object, body: bytes) -> "
+              "tuple[str | None, str | None, str | None, int | None, int | None, int | None], properties: object, "
+              "body: bytes) -> "
               "bytes"));
     m.def("encode_messages", &encode_messages, nb::arg("messages"),
           nb::sig("def encode_messages(messages: list[" MESSAGE_PARTS "]) -> bytes"),

@@ -401,6 +401,15 @@ static void bind_forwarder(nb::module_& m) {
         .def(
             "release", [](PyForwarder& self, uint32_t connection) { self.forwarder.release(connection); },
             nb::arg("connection"))
+        .def(
+            "set_share", [](PyForwarder& self, int64_t ms) { self.forwarder.share.set(ms); }, nb::arg("milliseconds"),
+            "How long the input of one connection is parsed before others come first, by the system's clock; 0: as "
+            "long "
+            "as there is some.")
+        .def("has_tired", [](PyForwarder& self) { return self.forwarder.share.has_tired(); })
+        .def(
+            "rest", [](PyForwarder& self) { return self.forwarder.share.rest(self.forwarder.output_queues()); },
+            "The connection whose input has waited longest since its share was used up, to be resumed; -1: none.")
         .def("feed", &PyForwarder::feed, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"))
         .def("serve", &PyForwarder::serve, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"),
              "As `feed`; writes what comes of it if it is only output.")

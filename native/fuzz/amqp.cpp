@@ -50,10 +50,14 @@ void check_message(std::string_view content) {
     batch.decode_message(message, {});
     FUZZ_CHECK(batch[0].status == Entry::Status::Message);
     Scratch out;
-    FUZZ_CHECK(writer.write(message, 1, now_ms, false, out));
+    const bool expires = batch[0].message.flags & MessageView::Expires;
+    if (!writer.write(message, 1, now_ms, false, out)) {
+        FUZZ_CHECK(expires);  // with sections that are kept: Python writes it
+        return;
+    }
     FUZZ_CHECK(reader.read(out, "a.b", true, now_ms, again) == form);
     store_big(again.data() + 4, static_cast<uint32_t>(*form) << amqp_form_shift | 7);
-    if (!(batch[0].message.flags & MessageView::Expires)) FUZZ_CHECK(message == again);
+    if (!expires) FUZZ_CHECK(message == again);
     AmqpMessageReader fresh_reader;
     AmqpMessageWriter fresh_writer;
     std::string fresh;

@@ -152,6 +152,12 @@ class AmqpTransfers:
     def __init__(self, publisher: int, broker: int, message_bytes_max: int) -> None: ...
 
     @property
+    def credit_max(self) -> int: ...
+
+    @credit_max.setter
+    def credit_max(self, arg: int, /) -> None: ...
+
+    @property
     def frame_bytes_max(self) -> int: ...
 
     @frame_bytes_max.setter
@@ -362,11 +368,11 @@ class ClientInput:
     @watched.setter
     def watched(self, arg: bool, /) -> None: ...
 
-def decode_message(data: object) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
+def decode_message(data: object) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
 
-def encode_message(persistent: bool, queue: bool, priority: int, id: bytes, destination: str, headers: tuple[str | None, str | None, str | None, int | None, int | None], properties: object, body: bytes) -> bytes: ...
+def encode_message(persistent: bool, queue: bool, priority: int, id: bytes, destination: str, headers: tuple[str | None, str | None, str | None, int | None, int | None, int | None], properties: object, body: bytes) -> bytes: ...
 
-def encode_messages(messages: list[tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]]) -> bytes:
+def encode_messages(messages: list[tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]]) -> bytes:
     """Each message after its length as u32."""
 
 class MessageBatch:
@@ -410,7 +416,7 @@ class MessageBatch:
         The frame's type, flags and session, and what stands before the message.
         """
 
-    def message(self, i: int) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
+    def message(self, i: int) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
 
     def attributes(self, i: int) -> dict[str, bool | int | float | str | bytes]: ...
 
@@ -571,6 +577,18 @@ class Forwarder:
         """Parse nothing more of this connection until `release`."""
 
     def release(self, connection: int) -> None: ...
+
+    def set_share(self, milliseconds: int) -> None:
+        """
+        How long the input of one connection is parsed before others come first, by the system's clock; 0: as long as there is some.
+        """
+
+    def has_tired(self) -> bool: ...
+
+    def rest(self) -> int:
+        """
+        The connection whose input has waited longest since its share was used up, to be resumed; -1: none.
+        """
 
     def feed(self, connection: int, size: int, now_ms: int) -> int: ...
 

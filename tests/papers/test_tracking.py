@@ -98,7 +98,8 @@ def test_3_2_skew_adjustment() -> None:
 def test_3_3_only_brokers_on_the_route_expand_the_search() -> None:
     search = PathSearch(MessageId(7, 1, 1000))
     assert [ask.broker for ask in search.start()] == [1]
-    assert [ask.broker for ask in search.answered(TraceAnswer(1, TraceVerdict.HELD, 1e-5, (2, 3)))] == [2, 3]
+    origin = TraceAnswer(1, TraceVerdict.HELD, 1e-5, (2, 3), entered=True)
+    assert [ask.broker for ask in search.answered(origin)] == [2, 3]
     assert search.answered(TraceAnswer(2, TraceVerdict.ABSENT, 0.0, (1, 4))) == []
     assert search.answered(TraceAnswer(3, TraceVerdict.HELD, 1e-5, (1,), None, (Statement("s", 1e-5),))) == []
     assert [hop.broker for hop in search.report().hops] == [1, 3]
@@ -146,7 +147,7 @@ def test_4_3_unnecessary_searches() -> None:
     for _ in range(traces):
         search = PathSearch(MessageId(7, 1, 1000))
         search.start()
-        for ask in search.answered(TraceAnswer(1, TraceVerdict.HELD, 0.05, (2, 3, 4, 5, 6))):
+        for ask in search.answered(TraceAnswer(1, TraceVerdict.HELD, 0.05, (2, 3, 4, 5, 6), entered=True)):
             verdict = TraceVerdict.HELD if rng.random() < 0.05 else TraceVerdict.ABSENT
             led_astray += len(search.answered(TraceAnswer(ask.broker, verdict, 0.05, (1, 10 + ask.broker))))
     assert led_astray / traces == pytest.approx(0.25, abs=4 * np.sqrt(5 * 0.05 * 0.95 / traces))

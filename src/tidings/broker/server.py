@@ -73,6 +73,7 @@ from tidings.tracking.recording.recorder import TraceAnswer
 
 log = logging.getLogger("tidings.broker")
 
+SHARE_MS = 5  # of a turn of the event loop, for the input of one client: then others come first
 SETTLE_SECONDS = 5.0  # time that a shutdown allows the disk for pending messages
 
 
@@ -100,6 +101,7 @@ class Broker:
             memory_bytes_max=self.limits.memory_bytes_max,
             stall_ms=self.limits.stall_ms,
         )
+        self.forwarder.set_share(SHARE_MS)
         self.lines, self.tasks = LogRateLimit(), Tasks()
         self.login = Login(guard or OpenGuard(), self._step_and_follow, self.tasks.spawn, self.lines)
         self.engine = self._make_engine(peers, tracking)
@@ -114,7 +116,13 @@ class Broker:
         self.flushing = OutputFlush(self.forwarder, self._follow_up)
         self.read_moderation = ReadModeration(self.forwarder.received, enabled=self.tuning.read_moderation)
         self.clients = ClientSockets(
-            self.forwarder, self.handshakes.connection_limits, self.flushing, self.step, self._handle_events, self.lines
+            self.forwarder,
+            self.handshakes.connection_limits,
+            self.flushing,
+            self.step,
+            self._handle_events,
+            self._next_turn_soon,
+            self.lines,
         )
         self.make_connection = self._connection_maker().make
         self.windows = None if admission is None else self._receive_windows(admission)
@@ -314,6 +322,8 @@ class Broker:
     def step(self, event: Input) -> None:
         for effect in self.engine.step(self.now(), event):
             self._carry_out(effect)
+        if self.engine.has_requests or self.forwarder.has_tired():
+            self._next_turn_soon()
 
     def _step_and_follow(self, event: Input) -> None:
         self.step(event)
@@ -325,16 +335,21 @@ class Broker:
             return
         self.step(inputs.PlaneReady())
         if self.forwarder.has_events():
+            self._next_turn_soon()
+
+    def _next_turn_soon(self) -> None:
+        if not self._requests_left:
             self._requests_left = True
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._requests_left = False
+        self.clients.rest()
         self._follow_up()
 
     def _follow_up(self) -> None:
         """In a later iteration of the loop: what a write made possible, or what one step did not get to."""
-        if self.forwarder.has_events():
+        if self.engine.has_requests or self.forwarder.has_events():
             self._handle_events()
         self.clients.after()
 

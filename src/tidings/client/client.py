@@ -179,16 +179,19 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         correlation_id: str | None = None,
         reply_to: str | Destination | None = None,
         type: str | None = None,
+        deliver_in: float | None = None,
         wait: bool | None = None,
         session: int = 0,
     ) -> Receipt:
-        """Send a message. A persistent one is on the broker's disk when this returns. The body is bytes, text, or a
-        dict or list that is sent as JSON; the property `content-type` says which.
+        """Send a message. A persistent one is on the broker's disk when this returns.
+
+        The body is bytes, text, or a dict or list that is sent as JSON; the property `content-type` says which.
 
         This waits while the broker accepts no more data, and for the program's own readers if the message may come back
         to one of its subscriptions; a call cancelled while it waits has sent nothing. `wait=False` returns at
         once, to have many messages in flight: `await receipt.confirmed()` later. A non-persistent message is
-        not confirmed unless `wait=True`. `expires_in` is in seconds.
+        not confirmed unless `wait=True`. `expires_in` is in seconds; so is `deliver_in`, before which nobody gets the
+        message: the broker keeps it on its disk until then.
         """
         whole("session", session, 16)
         ids = await self._line.ready()
@@ -204,10 +207,12 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
             correlation_id=correlation_id,
             reply_to=reply_to,
             type=type,
+            deliver_in=deliver_in,
         )
-        confirm = persistent if wait is None else wait or persistent
+        safe = persistent or deliver_in is not None
+        confirm = safe if wait is None else wait or safe
         encoded = encode_message(message)
-        if self._echoes.all:
+        if self._echoes.all and deliver_in is None:
             echoes = self._echoes.found.get(destination)
             if echoes := self._echoes.find(destination, message.destination) if echoes is None else echoes:
                 if session:

@@ -31,6 +31,7 @@ def compose(
     correlation_id: str | None = None,
     reply_to: str | Destination | None = None,
     type: str | None = None,
+    deliver_in: float | None = None,
 ) -> Message:
     """A message from the arguments of `Client.publish`; raises UsageError for a wrong one."""
     if properties is not None and not isinstance(properties, Mapping):
@@ -43,10 +44,11 @@ def compose(
         id=message_id,
         persistent=persistent,
         priority=priority,
-        expiration_ms=None if expires_in is None else message_id.ms + _milliseconds(expires_in),
+        expiration_ms=None if expires_in is None else message_id.ms + _milliseconds("expires_in", expires_in),
         correlation_id=correlation_id,
         reply_to=None if reply_to is None else _destination("reply_to", reply_to),
         type=type,
+        deliver_at_ms=None if deliver_in is None else message_id.ms + _milliseconds("deliver_in", deliver_in),
     )
 
 
@@ -66,8 +68,8 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _milliseconds(seconds: float) -> int:
+def _milliseconds(name: str, seconds: float) -> int:
     try:
         return int(seconds * 1000)
     except (OverflowError, ValueError, TypeError):  # infinite, not a number, something else
-        raise UsageError("E_MESSAGE_FIELD", "expires_in must be a finite number of seconds") from None
+        raise UsageError("E_MESSAGE_FIELD", f"{name} must be a finite number of seconds") from None

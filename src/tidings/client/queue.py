@@ -7,6 +7,9 @@
     await orders.purge()
 
 Tags name messages as long as they wait in their queue.
+
+The counts of `purge` and `move` are too low if the connection was lost meanwhile: messages handled before the loss are
+not counted.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -83,11 +86,7 @@ class Queue:
             client.pages.pop(number, None)
 
     async def purge(self, *, tags: Iterable[int] | None = None) -> int:
-        """Delete all waiting messages, or only those with these tags; returns the count.
-
-        Here and in `move` the count is too low if the connection was lost meanwhile: messages handled before the loss
-        are not counted.
-        """
+        """Delete all waiting messages, or only those with these tags; returns the count."""
         return await self._repeat(FrameType.PURGE, {"queue": self.name}, tags)
 
     async def move(self, target: str | Destination, *, tags: Iterable[int] | None = None) -> int:

@@ -219,10 +219,7 @@ class Queue:
         return result_of(self._async.move(target, tags=tags))
 
     def purge(self, *, tags: Iterable[int] | None = None) -> int:
-        """Delete all waiting messages, or only those with these tags; returns the count.
-
-        The asynchronous `purge` says more.
-        """
+        """Delete all waiting messages, or only those with these tags; returns the count."""
         return result_of(self._async.purge(tags=tags))
 
 
@@ -316,10 +313,10 @@ class Client:
         correlation_id: str | None = None,
         reply_to: str | Destination | None = None,
         type: str | None = None,
+        deliver_in: float | None = None,
         wait: bool | None = None,
     ) -> "Receipt":
-        """Send a message. A persistent one is on the broker's disk when this returns. The body is bytes, text, or a
-        dict or list that is sent as JSON; the property `content-type` says which.
+        """Send a message. A persistent one is on the broker's disk when this returns.
 
         The asynchronous `publish` says more.
         """
@@ -334,6 +331,7 @@ class Client:
                 correlation_id=correlation_id,
                 reply_to=reply_to,
                 type=type,
+                deliver_in=deliver_in,
                 wait=wait,
             )
         )

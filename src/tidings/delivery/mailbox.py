@@ -24,6 +24,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tidings.delivery.backlog import PRIORITIES, Backlog, BacklogPosition, behind
+from tidings.delivery.groups import MessageGroups, group_of
 from tidings.delivery.message_cache import CachedMessage, MessageCache
 from tidings.delivery.policy import Quota
 
@@ -40,6 +41,7 @@ class MailboxKind(Enum):
     TEMPORARY = "temporary"  # a queue in memory: lives as long as the connection that made it
 
 
+QUEUES = {MailboxKind.QUEUE, MailboxKind.TEMPORARY}
 DURABLE = {MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE, MailboxKind.RETAINED}
 
 
@@ -153,6 +155,7 @@ class Mailbox:
         self._newest = 0  # of all offered: what had to be written first may come later than its number says
         self._next_tag = 1
         self._turn = 0
+        self._groups = MessageGroups[Consumer]() if kind in QUEUES else None
 
     @property
     def unacknowledged(self) -> int:
@@ -185,6 +188,8 @@ class Mailbox:
         if picky or consumer.settles or consumer.draining or not consumer.ready:
             return None
         self.messages += 1
+        if self._groups is not None and (group := group_of(message)) is not None:
+            self._groups.bind(group, consumer)
         return self._give(consumer, place, message)
 
     def deliveries(self, seq: int) -> int:
@@ -197,6 +202,8 @@ class Mailbox:
     def detach(self, consumer: Consumer) -> list[BacklogPosition]:
         """The consumer is gone; what it had goes back. Returns what became a dead letter."""
         self.consumers.remove(consumer)
+        if self._groups is not None and self._groups.leave(consumer):
+            self._look_at_all()
         places = self.reject(consumer, list(consumer.unacknowledged))
         for place in places[1:]:
             self._note(place, spared=1)
@@ -218,13 +225,15 @@ class Mailbox:
         for consumer in ready:
             if consumer.accepts is not None or consumer.avoids:
                 return self._dispatch_selective(now_ms, ready)
-        given = []
+        given: list[MailboxDelivery] = []
         while ready and self.backlog and (place := self.backlog.first()) is not None:
             message = self._load(place, now_ms)
             if message is None:
                 if self.wanted:
                     break
                 continue
+            if self._groups is not None and group_of(message) is not None:
+                return given + self._dispatch_selective(now_ms, ready)
             self.backlog.remove(place)
             self._turn = (self._turn + 1) % len(ready)
             given.append(self._give(ready[self._turn], place, message))
@@ -329,6 +338,11 @@ class Mailbox:
         for consumer in self.consumers:
             consumer.looked[place.priority] = min(consumer.looked[place.priority], place.seq - 1)
 
+    def _look_at_all(self) -> None:
+        """Let all consumers look again at what was another one's."""
+        for consumer in self.consumers:
+            consumer.looked = [0] * PRIORITIES
+
     def finish(self, seq: int) -> None:
         """This mailbox is done with the message."""
         self.messages -= 1
@@ -384,13 +398,20 @@ class Mailbox:
         return given
 
     def _taker(self, place: BacklogPosition, message: bytes, ready: list[Consumer]) -> Consumer | None:
-        """The next consumer in turn that accepts the message and has not refused it before."""
+        """The next consumer in turn, or the group's, that accepts the message and has not refused it before."""
+        group = None if self._groups is None else group_of(message)
+        owner = None if self._groups is None or group is None else self._groups.owner(group)
+        if owner is not None and place.seq in owner.avoids:
+            owner = None
         for step in range(1, len(ready) + 1):
             consumer = ready[(self._turn + step) % len(ready)]
             if place.seq <= consumer.looked[place.priority]:
                 continue
-            if place.seq not in consumer.avoids and (consumer.accepts is None or consumer.accepts(message)):
-                self._turn += step
+            mine = (owner is None or owner is consumer) and place.seq not in consumer.avoids
+            if mine and (consumer.accepts is None or consumer.accepts(message)):
+                self._turn += step if owner is None else 0
+                if self._groups is not None and group is not None and self._groups.bind(group, consumer):
+                    self._look_at_all()
                 return consumer
             consumer.looked[place.priority] = place.seq
         return None

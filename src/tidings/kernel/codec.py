@@ -29,7 +29,7 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
-Headers: TypeAlias = tuple[str | None, str | None, str | None, int | None, int | None]
+Headers: TypeAlias = tuple[str | None, str | None, str | None, int | None, int | None, int | None]
 Parts: TypeAlias = tuple[bool, bool, int, bytes, str, Headers, dict[str, Value], bytes]
 
 PAYLOAD_BYTES_MAX = 1 << 20  # of a frame, unless told otherwise
@@ -182,6 +182,7 @@ def _parts(message: Message) -> Parts:
         None if reply_to is None else str(reply_to),
         message.timestamp_ms,
         message.expiration_ms,
+        message.deliver_at_ms,
     )
     fixed = (message.persistent, destination.queue, message.priority, bytes(message.id), destination.name)
     return (*fixed, headers, dict(message.properties), message.body)
@@ -192,7 +193,7 @@ _destination = lru_cache(maxsize=4096)(Destination)
 
 def _message(parts: Parts) -> Message:
     persistent, queue, priority, id_bytes, name, headers, properties, body = parts
-    correlation_id, type_, reply_to, timestamp_ms, expiration_ms = headers
+    correlation_id, type_, reply_to, timestamp_ms, expiration_ms, deliver_at_ms = headers
     fields = {
         "destination": _destination(name, queue),
         "properties": properties,
@@ -205,6 +206,7 @@ def _message(parts: Parts) -> Message:
         "correlation_id": correlation_id,
         "reply_to": None if reply_to is None else Destination.parse(reply_to),
         "type": type_,
+        "deliver_at_ms": deliver_at_ms,
     }
     return _unchecked(fields)  # the kernel has checked every field
 

@@ -55,7 +55,7 @@ class PublishedToScheme(NamedTuple):
 
 
 class Transacted(NamedTuple):
-    """A message of a session that is in a transaction, of any session but 0, or an event of a type."""
+    """A message for later, of a session in a transaction or of any session but 0, or an event of a type."""
 
     connection: int
     session: int

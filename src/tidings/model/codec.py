@@ -27,7 +27,7 @@ from tidings.model.reader import ATTRIBUTE, INT, STRING, Reader, list_of, value_
 from tidings.model.values import Value
 
 MESSAGE_VERSION = 1
-PERSISTENT, QUEUE, EXPIRES = 1, 2, 4
+PERSISTENT, QUEUE, EXPIRES, DELAYED = 1, 2, 4, 8
 ID = slice(4, 20)  # where a message has its id
 NEGATED = 0x80
 _FIXED = struct.Struct("<BBBB16sHHI")
@@ -43,7 +43,7 @@ def encode_value(value: Value) -> bytes:
 
 def encode_message(message: Message) -> bytes:
     flags = PERSISTENT * message.persistent + QUEUE * message.destination.queue
-    flags += EXPIRES * (message.expiration_ms is not None)
+    flags += EXPIRES * (message.expiration_ms is not None) + DELAYED * (message.deliver_at_ms is not None)
     attributes = {**message.headers(), **message.properties}
     parts = [_name(name) + value_of(value) for name, value in attributes.items()]
     encoded, name = b"".join(parts), message.destination.name.encode()
@@ -57,7 +57,7 @@ def decode_message(data: bytes) -> Message:
         reader.take(_FIXED.size, "the fixed part")
     )
     reader.demand(version == MESSAGE_VERSION, "VERSION", "version is not 1", 0)
-    reader.demand(not flags & ~(PERSISTENT | QUEUE | EXPIRES), "FLAGS", "unknown flag", 1)
+    reader.demand(not flags & ~(PERSISTENT | QUEUE | EXPIRES | DELAYED), "FLAGS", "unknown flag", 1)
     reader.demand(priority <= PRIORITY_MAX, "PRIORITY", "priority is above 9", 2)
     reader.demand(zero == 0, "RESERVED", "the reserved byte is not 0", 3)
     reader.need(name_length, "the destination name")
@@ -65,8 +65,9 @@ def decode_message(data: bytes) -> Message:
     destination = _destination(reader.position, reader.text(name_length, "the destination name"), bool(flags & QUEUE))
     body_start = reader.position + length
     headers, properties = _read_attributes(Reader(data, reader.position, body_start), count)
-    expires = "JMSExpiration" in headers
-    reader.demand(bool(flags & EXPIRES) == expires, "FLAGS", "flag 4 must tell whether JMSExpiration is set", 1)
+    for flag, name in ((EXPIRES, "JMSExpiration"), (DELAYED, "JMSDeliveryTime")):
+        told = bool(flags & flag) == (name in headers)
+        reader.demand(told, "FLAGS", f"flag {flag} must tell whether {name} is set", 1)
     return Message(
         destination,
         properties,
@@ -79,6 +80,7 @@ def decode_message(data: bytes) -> Message:
         correlation_id=headers.get("JMSCorrelationID"),
         reply_to=headers.get("JMSReplyTo"),
         type=headers.get("JMSType"),
+        deliver_at_ms=headers.get("JMSDeliveryTime"),
     )
 
 
@@ -127,7 +129,7 @@ def _read_header(reader: Reader, name: str) -> Any:
         reader.demand(fine, "DESTINATION", "neither topic: nor queue:", text_at)
         return _destination(text_at + len("topic:"), value[len("topic:") :], value.startswith("queue:"))
     if _HEADER_TYPE_BYTES[name] == INT:
-        reader.demand(value >= (name == "JMSExpiration"), "RANGE", "a time is too small", at)
+        reader.demand(value >= (name != "JMSTimestamp"), "RANGE", "a time is too small", at)
     return value
 
 

@@ -16,7 +16,7 @@ from tidings.model.message_id import MessageId
 from tidings.model.values import INT_MAX, Value, check
 
 PRIORITY_MAX, PRIORITY_DEFAULT = 9, 4
-PROPERTIES_MAX = 2**16 - 1 - 5  # the wire counts attributes in 16 bits, header fields included
+PROPERTIES_MAX = 2**16 - 1 - 6  # the wire counts attributes in 16 bits, header fields included
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +32,7 @@ class Message:
     correlation_id: str | None = None
     reply_to: Destination | None = None
     type: str | None = None
+    deliver_at_ms: int | None = None  # not before; None once it is delivered
 
     def __post_init__(self) -> None:
         properties = {check_property_name(name): _check(name, value) for name, value in self.properties.items()}
@@ -43,7 +44,7 @@ class Message:
         _demand(isinstance(self.id, MessageId), "id", "a MessageId")
         _demand(isinstance(self.persistent, bool), "persistent", "True or False")
         _demand(_is_int(self.priority, 0, PRIORITY_MAX), "priority", f"an integer from 0 to {PRIORITY_MAX}")
-        for name, least in (("timestamp_ms", 0), ("expiration_ms", 1)):
+        for name, least in (("timestamp_ms", 0), ("expiration_ms", 1), ("deliver_at_ms", 1)):
             value = getattr(self, name)
             _demand(value is None or _is_int(value, least, INT_MAX), name, f"milliseconds since 1970, at least {least}")
         for name in ("correlation_id", "type"):
@@ -56,7 +57,7 @@ class Message:
     def headers(self) -> dict[str, Value]:
         """The header fields that are set and travel as attributes, in the order of the wire."""
         reply_to = None if self.reply_to is None else str(self.reply_to)
-        values = (self.correlation_id, self.type, reply_to, self.timestamp_ms, self.expiration_ms)
+        values = (self.correlation_id, self.type, reply_to, self.timestamp_ms, self.expiration_ms, self.deliver_at_ms)
         return {name: value for name, value in zip(HEADER_TYPES, values, strict=True) if value is not None}
 
     def attributes(self) -> dict[str, Value]:
@@ -92,6 +93,7 @@ HEADER_TYPES: dict[str, type] = {
     "JMSReplyTo": str,
     "JMSTimestamp": int,
     "JMSExpiration": int,
+    "JMSDeliveryTime": int,
 }
 
 

@@ -20,6 +20,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "persistent": (bool,),
     "priority": (int,),
     "expires_in": (int, float),
+    "deliver_in": (int, float),
     "correlation_id": (str,),
     "reply_to": (str,),
     "type": (str,),

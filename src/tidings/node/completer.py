@@ -9,6 +9,7 @@ from typing import assert_never
 from tidings.errors import TidingsError
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.client_records import ClientRecords
+from tidings.node.clients.delayed_messages import DelayedMessages
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.completions import (
@@ -27,9 +28,11 @@ from tidings.node.completions import (
     DeliverRelayed,
     ForwardMessage,
     HoldCopy,
+    KeepDelayed,
     MoveWaiting,
     NetworkCompletion,
     OfferMessage,
+    PublishDelayed,
     PublishEvent,
     ReleaseCopy,
     ReleaseEvent,
@@ -51,14 +54,16 @@ class Completer:
         outbox: AnswerBatch,
         service: MailboxService,
         publishing: Publications,
+        delayed: DelayedMessages,
         request_handler: RequestHandler,
         retaining: RetainedSubscriptions,
         records: ClientRecords,
         network: Network | None,
     ) -> None:
         self._journal, self._outbox, self._service, self._records = journal, outbox, service, records
-        self._publishing, self._request_handler, self._retaining, self._network = (
+        self._publishing, self._delayed, self._request_handler, self._retaining, self._network = (
             publishing,
+            delayed,
             request_handler,
             retaining,
             network,
@@ -98,6 +103,10 @@ class Completer:
                 self._publishing.confirm_entry(completion, error)
             case PublishEvent():
                 self._publishing.publish_event(completion, error)
+            case KeepDelayed():
+                self._delayed.kept(completion, error)
+            case PublishDelayed():
+                self._delayed.published(completion, error)
             case CommitTransaction():
                 self._request_handler.transactions.complete(completion, error)
             case AnswerRequest(connection, done):

@@ -112,6 +112,25 @@ class ConfirmEntry(NamedTuple):
     refusal: TidingsError | None = None
 
 
+class KeepDelayed(NamedTuple):
+    """Durable: a message waits for its time, and is confirmed. Refused: refuse it. Crash: it waits if it was written;
+    the publisher has no answer and sends it again."""
+
+    connection: int
+    receipt: int
+    entry: tuple[int, int]  # its time and number
+    message_id: bytes
+
+
+class PublishDelayed(NamedTuple):
+    """Durable: a message whose time has come is published. Refused: it is tried again later. Crash: its end as a
+    delayed message was in one batch with its records for mailboxes and other brokers."""
+
+    now_ms: int
+    seq: int
+    publication: PublicationStored
+
+
 class PublishEvent(NamedTuple):
     """Durable: publish an event of a type and confirm it. Refused: refuse it. Crash: what is persistent was written for
     mailboxes and for other brokers in one batch; the rest is lost, and the publisher has no answer."""
@@ -130,6 +149,7 @@ class CommitTransaction:
     request: Commit
     transaction: OpenTransaction
     publications: tuple[PublicationStored, ...]
+    delayed: tuple[tuple[int, int], ...]  # messages to be delivered later: time and number
     key: str  # of `Once`; empty: none
     before: LastCommit  # its number before this commit
 
@@ -306,6 +326,8 @@ Completion: TypeAlias = (
     | ConfirmRepeat
     | ConfirmEntry
     | PublishEvent
+    | KeepDelayed
+    | PublishDelayed
     | CommitTransaction
     | AnswerRequest
     | ActivateConsumer

@@ -3,7 +3,7 @@
 from tidings.kernel.codec import decode_message
 from tidings.model.destination import Destination
 
-PERSISTENT, QUEUE, EXPIRES = 1, 2, 4  # flags, in the second byte
+PERSISTENT, QUEUE, EXPIRES, DELAYED = 1, 2, 4, 8  # flags, in the second byte
 PRIORITY = 2  # where it stands
 ID = slice(4, 20)
 

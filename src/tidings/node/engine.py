@@ -6,12 +6,15 @@
 
 Drivers (the broker on asyncio, the simulator in virtual time, the tests' by hand) feed bytes to the forwarding plane,
 bring inputs and carry out effects; none of them looks at an event. Plain messages never come here: the plane finishes
-them alone. One step handles what one socket read brought, and ends with one turn of the node. Requests are dear, so one
-step takes a bounded number of them (`REQUESTS_MAX`); a driver asks `has_events` and lets others go first. `view` is for
-those who only look, `node` for checkers and tests.
+them alone. One step handles what one socket read brought, and ends with one turn of the node. Requests are dear, and
+long ones more so: one step takes a bounded number of them (`REQUESTS_MAX`, where each REQUEST_BYTES count as one more).
+The rest is put aside. That keeps the order of each client, because the plane reads nothing more of a client whose
+request is not handled yet. A driver asks `has_requests`, beside the plane's `has_events`, and lets others go first.
+`view` is for those who only look, `node` for checkers and tests.
 """
 
 import traceback
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import assert_never
@@ -72,6 +75,7 @@ from tidings.tracking.recording.recorder import TrackingSettings as TrackingSett
 ACK_CUMULATIVE = 1  # flag of an acknowledgement: and all before
 ACK_FLAGS_MAX = 63  # all that there are
 REQUESTS_MAX = 32  # of clients in one step, before others are read
+REQUEST_BYTES = 512  # of a request that count as one more: a long selector takes as much time as many requests
 
 
 class Engine:
@@ -100,12 +104,18 @@ class Engine:
         self._handed_on = True  # what was written alone
         self._unfinished = False  # the node's turn is due
         self._requests_max = requests_max
+        self._aside: deque[ControlFrame] = deque()  # requests that did not fit into a step, one of a client
         self.view = View(node, self._clients)
 
     @property
     def recorder(self) -> Recorder:
         """Answers inquiries from stored histories, which another thread may have it do."""
         return self.node.tracking.recorder
+
+    @property
+    def has_requests(self) -> bool:
+        """True if requests wait for another step (`PlaneReady`)."""
+        return bool(self._aside)
 
     def recover(self, now: Now, recovered: Recovered, recent: Iterable[bytes] = ()) -> None:
         """Stand where the store says the broker stood; before the first step. `recent`:
@@ -124,7 +134,7 @@ class Engine:
         self._hand_on(now)
         match incoming:
             case inputs.PlaneReady():
-                self._take_events(now, alone=True)
+                self._take_events(now)
                 if self._alone is None and self._unfinished:
                     self._turn(now)
                 return self._take()
@@ -202,7 +212,7 @@ class Engine:
         if isinstance(incoming, inputs.ClientOpened):
             clients.opened(incoming.connection, incoming.session, incoming.address)
         elif isinstance(incoming, inputs.ClientLost):
-            self._take_events(now, alone=False)  # what it published before it left counts
+            self._take_last(now, incoming.connection)
             clients.lost(incoming.connection)
         elif isinstance(incoming, inputs.Reconfigured):
             clients.configure(incoming.limits, open=incoming.open)
@@ -262,22 +272,50 @@ class Engine:
 
     # --- events of the plane ----------------------------------------------------------------------------------------
 
-    def _take_events(self, now: Now, *, alone: bool) -> None:
-        """Handle what the plane has, a batch at a time, up to a number of requests; `alone`: a single publisher's
-        message may be written alone."""
+    def _take_events(self, now: Now) -> None:
+        """Handle what the plane has, a batch at a time, up to a number of requests."""
         requests = 0
+        while self._aside and requests < self._requests_max:
+            frame = self._aside.popleft()
+            requests += _cost(frame)
+            self._handle(now, frame)
         while requests < self._requests_max and (events := self._plane.events()):
             first = events[0]
-            if len(events) == 1 and type(first) is Published and self._write_alone(first, alone):
+            if len(events) == 1 and type(first) is Published and self._write_alone(first):
                 return
             for event in events:
-                requests += type(event) is ControlFrame
-                try:
-                    self._event(now, event)
-                except Exception:  # noqa: BLE001  # a bug must cost one connection, not all of them: it is logged
-                    self._internal_error(now, event)
+                if type(event) is ControlFrame and event.connection in self._clients.by_connection:
+                    if requests >= self._requests_max:
+                        self._aside.append(event)
+                        continue
+                    requests += _cost(event)
+                self._handle(now, event)
             if self._unfinished:
                 self._turn(now)
+
+    def _take_last(self, now: Now, connection: int) -> None:
+        """A client has left: what it published before that counts, and its requests, unless they are long: nobody waits
+        for these. Requests of others stay for another step."""
+        for _ in range(self._requests_max):
+            for event in self._plane.events():
+                if type(event) is ControlFrame and event.connection in self._clients.by_connection:
+                    self._aside.append(event)
+                else:
+                    self._handle(now, event)
+            if self._unfinished:
+                self._turn(now)
+            frame = next((frame for frame in self._aside if frame.connection == connection), None)
+            if frame is None:
+                break
+            self._aside.remove(frame)
+            if _cost(frame) == 1:
+                self._handle(now, frame)
+
+    def _handle(self, now: Now, event: PlaneEvent) -> None:
+        try:
+            self._event(now, event)
+        except Exception:  # noqa: BLE001  # a bug must cost one connection, not all of them: it is logged
+            self._internal_error(now, event)
 
     def _event(self, now: Now, event: PlaneEvent) -> None:
         """One event. Messages count even if their client is about to be closed; nothing else of it does."""
@@ -364,10 +402,10 @@ class Engine:
 
     # --- a message that is written alone ------------------------------------------------------------------------------
 
-    def _write_alone(self, event: Published, allowed: bool) -> bool:
+    def _write_alone(self, event: Published) -> bool:
         """A publisher waits for this message and hardly anybody for anything else: to disk with it, at once."""
         solo = self._solo.published(event.connection, self._plane.feeds())
-        if not (solo and allowed) or event.perhaps_sent:
+        if not solo or event.perhaps_sent:
             return False
         write = self.node.sync_write.begin(event.message, event.sinks, event.expires_ms)
         if write is None:
@@ -427,3 +465,8 @@ class Engine:
         out = self._out.copy()
         self._out.clear()
         return out
+
+
+def _cost(request: ControlFrame) -> int:
+    """As many usual requests as take about as long."""
+    return 1 + len(request.payload) // REQUEST_BYTES

@@ -15,6 +15,7 @@ from tidings.model.predicate import Predicate
 from tidings.node.clients.advertisements import Advertisements
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.client_records import ClientRecords
+from tidings.node.clients.delayed_messages import DelayedMessages, check_delayed, is_delayed
 from tidings.node.clients.event_type_registry import EventTypeRegistry, LocalEventTypes, NetworkEventTypes, NoEventTypes
 from tidings.node.clients.event_type_requests import EventTypeRequests
 from tidings.node.clients.publications import Publications
@@ -119,13 +120,22 @@ class Node:
             assert rng is not None, "links wait for random times"
             self.network = _make_network(plane, network, pieces, journal, service, self.backpressure, incarnation, rng)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
+        self.delayed = DelayedMessages(plane, service, journal, outbox, self.publishing, load_max=pieces.load_messages)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
         self._request_handler = RequestHandler(
-            observed, service, journal, outbox, settings, self.publishing, self.records
+            observed, service, journal, outbox, settings, self.publishing, self.records, self.delayed
         )
         self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
         self._completer = Completer(
-            journal, outbox, service, self.publishing, self._request_handler, self.retaining, self.records, self.network
+            journal,
+            outbox,
+            service,
+            self.publishing,
+            self.delayed,
+            self._request_handler,
+            self.retaining,
+            self.records,
+            self.network,
         )
         self._own_types = LocalEventTypes(journal, outbox)
         self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure, plane)
@@ -142,7 +152,9 @@ class Node:
         )
         self.sync_write = SyncWrite(journal, service, plane, self.tracking)
         self._dispatch = Dispatch(plane, service, self._request_handler.consuming, self.tracking)
-        self._loader = MessageLoader(service, self._request_handler.queues, self.retaining, self.network, outbox)
+        self._loader = MessageLoader(
+            service, self._request_handler.queues, self.retaining, self.delayed, self.network, outbox
+        )
 
     def leave(self, now: float) -> None:
         """Withdraw the interests of this broker from its network."""
@@ -162,6 +174,7 @@ class Node:
         self.mailbox_service.recover(recovered)
         self.retaining.recover(recovered)
         self.records.recover(recovered)
+        self.delayed.recover(recovered)
         if self._last_values:
             self.retaining.keep_last_values()
         self._request_handler.transactions.once.recover(recovered.notes)
@@ -232,16 +245,21 @@ class Node:
         return self.network is not None and self.network.scheme_forwarding.advertise(made, predicate)
 
     def transacted(self, now_ms: int, event: Transacted) -> None:
-        """A message of a session in a transaction, which waits for the commit; or an event of a type."""
+        """A message of a session in a transaction, which waits for the commit; one for later; or an event of a type."""
         session, receipt, message = event.session, event.receipt, event.message
         client = self.connections[event.connection]
         try:
+            if is_delayed(message):
+                check_delayed(message)
             if is_event(message):
                 if session == 0 and session not in client.transactions:
                     self._event(now_ms, client, event)
                     return
                 self._types.check(client, message)
-            self._request_handler.transactions.add(client, session, receipt, message)
+            if session == 0 and session not in client.transactions:
+                self.delayed.accept(event.connection, receipt, message)
+            else:
+                self._request_handler.transactions.add(client, session, receipt, message)
         except TidingsError as error:
             client.spoil(session, error)
             self._outbox.refused(event.connection, receipt, error)
@@ -315,7 +333,8 @@ class Node:
         writes = self._flush()
         if self.mailbox_service.losses:
             self.tracking.take_losses(now_ms)
-        if self._at_rest():
+        reading = self.delayed.turn(now_ms)
+        if not reading and self._at_rest():
             return [*writes, *self._outbox.take()]
         if self.network is not None or self._observed.changes or self.mailbox_service.mailboxes.changes:
             self._note_changes(now_ms)

@@ -16,6 +16,7 @@ class Pieces:
     events_bytes_max: int = 8 << 20  # of persistent events under way, and of those waiting in memory
     expiry_messages: int = 5_000  # looked at for expiry in one tick
     expiry_page: int = 512  # of these, read from the store at a time
+    journal_messages: int = 4_096  # on their way to disk, before publishers wait: a batch is completed in one step
     later_changes: int = 1_000  # that nobody waits for, before they are written all the same
     changes_bytes_max: int = 64 << 20  # in one batch, about: a store may take no more than 512 MiB
     relay_id_slots: int = 256  # of ids of messages that came from other brokers, in each a slot's number of them
@@ -33,6 +34,7 @@ class NodeSettings:
     subscriptions_max: int = 10_000  # of one connection
     mailboxes_max: int = 1_000_000
     transaction_bytes_max: int = 64 << 20
+    transaction_messages_max: int = 5_000  # a commit is one step: others wait for it
     transactions_max: int = 1_000  # open at once on one connection
     transactions_bytes_max: int = 128 << 20  # of all open transactions together
     sink_bytes_max: int = 4 << 20  # what may wait for one subscription without a disk before its policy acts

@@ -277,17 +277,20 @@ class SimBroker:
         """Handle what came of it until nothing more does; then output, and what the links ask for."""
         self._step(now, told or inputs.Turn())
         while not self._dead:
-            if self.forwarder.has_events():
+            if self._has_events():
                 self._step(now, inputs.PlaneReady())
             for number in self.forwarder.take_resumable():
                 if not self.forwarder.resume(number, self._now(now).wall_ms) & BLOCKED and number in self.clients:
                     self.clients[number].held = False
             for client in [one for one in self.clients.values() if one.may_be_read]:
                 self._read_from(now, client)
-            if not self._output(now) and not self.forwarder.has_events():
+            if not self._output(now) and not self._has_events():
                 break
         out, self._out = self._out, []
         return [] if self._dead else out
+
+    def _has_events(self) -> bool:
+        return self.engine.has_requests or self.forwarder.has_events()
 
     def _carry_out(self, now: float, effect: nfx.Effect) -> None:
         match effect:

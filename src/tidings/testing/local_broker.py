@@ -6,6 +6,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -167,16 +168,19 @@ class BrokerThread:
         ) as local:
             self._broker = local.broker
             self.stomp_port = await local.broker.listen(ListenerSettings(StompSession, port=0))
-            web = ListenerSettings(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
+            make_layer = partial(WebSocketLayer, ("https://pages.example",))
+            web = ListenerSettings(StompSession, port=0, make_layer=make_layer, protocol="websocket")
             self.websocket_port = await local.broker.listen(web)
             if installed("proton"):
                 from tidings.protocols.amqp.session import AmqpSession
 
-                amqp = ListenerSettings(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
+                amqp = ListenerSettings(
+                    NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession, protocol="amqp"
+                )
                 self.amqp_port = await local.broker.listen(amqp)
                 self.amqp = f"127.0.0.1:{self.amqp_port}"
             make_mqtt = partial(MqttSession, MqttClients())
-            mqtt = ListenerSettings(MqttNativeSession, port=0, make_gateway=make_mqtt)
+            mqtt = ListenerSettings(MqttNativeSession, port=0, make_gateway=make_mqtt, protocol="mqtt")
             self.mqtt_port = await local.broker.listen(mqtt)
             make_web = partial(MqttWebSocketSession, make_mqtt, ())
             self.mqtt_websocket_port = await local.broker.listen(
@@ -186,7 +190,7 @@ class BrokerThread:
                 NativeSession, port=0, make_gateway=partial(HttpSession, ("https://pages.example",)), protocol="http"
             )
             self.http_port = await local.broker.listen(http)
-            encrypted = ListenerSettings(MqttNativeSession, port=0, tls=self._mqtt_tls, make_gateway=make_mqtt)
+            encrypted = replace(mqtt, tls=self._mqtt_tls)
             self.mqtt_tls_port = 0 if self._mqtt_tls is None else await local.broker.listen(encrypted)
             self.port, self.url = local.port, local.url
             self._ready.set()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from hardening.innocent.rows import ROWS
 from hardening.limits_table import ALL, WAITS, Limit, beyond, page
 
 ROOT = Path(__file__).parents[3]
@@ -24,6 +25,10 @@ def test_the_others_have_tests_of_their_own(limit: Limit) -> None:
     codes += [one.read_text() for one in (ROOT / "native" / "include").rglob("*.hpp")]
     if limit.code.startswith("E_"):  # others are refused without an error: publishers wait
         assert any(f'"{limit.code}"' in one for one in codes), limit.code
+
+
+def test_each_limit_has_a_client_that_is_at_it() -> None:
+    assert {one.what for one in ALL} <= {row.what for row in ROWS}
 
 
 def test_the_page_is_current() -> None:

@@ -25,9 +25,11 @@ from tidings.overlay.topology.toml_format import from_toml, to_toml
 
 
 class Running:
-    def __init__(self, folder: Path, graph: Graph, routing: str = "bdrp", *, delays: bool = False) -> None:
+    def __init__(
+        self, folder: Path, graph: Graph, routing: str = "bdrp", *, delays: bool = False, heartbeat_ms: float = 300
+    ) -> None:
         options = LocalOptions(
-            port=free_ports(3 * len(graph))[0], routing=Routing(routing, heartbeat_ms=300), delays=delays
+            port=free_ports(3 * len(graph))[0], routing=Routing(routing, heartbeat_ms=heartbeat_ms), delays=delays
         )
         self.network = LocalNetwork.create(folder, graph, options)
 
@@ -91,6 +93,35 @@ def test_messages_cross_a_square_once(tmp_path: Path, routing: str) -> None:
                 assert await subscription.receive(0.1) is None
             assert "running" not in network.draw()
             for client in clients.values():
+                await client.close()
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("routing", ["bdrp", "covering"])
+def test_many_subscriptions_at_once_cost_no_link(tmp_path: Path, routing: str) -> None:
+    """In ascending order, which an index that is not balanced would make a chain of."""
+    count = 3000
+
+    async def check() -> None:
+        async with Running(tmp_path, line(3), routing, heartbeat_ms=2000) as network:
+            near, far = [await connect(url(network, name)) for name in ("1", "3")]
+            await asyncio.gather(*(near.subscribe("ticks.>", selector=f"acct = {n}") for n in range(count)))
+            last = await near.subscribe("ticks.>", selector="acct = 7")
+
+            async def heard() -> bool:
+                await far.publish("ticks.a", {"acct": 7})
+                return await last.receive(0.1) is not None
+
+            while not await heard():
+                pass
+            if routing == "covering":
+                await eventually(lambda: entries(network)[2] == count, 60)
+            for name in network.members:
+                log = (network.folder / f"{name}.log").read_text()
+                assert "LINK_DOWN" not in log
+                assert log.count("LINK_UP") == (2 if name == "2" else 1)
+            for client in (near, far):
                 await client.close()
 
     asyncio.run(check())

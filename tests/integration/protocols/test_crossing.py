@@ -31,7 +31,11 @@ def some_messages(seed: int) -> Iterator[Message]:
         topic = Destination(message.destination.name.replace(" ", "-"))
         expiration = None if message.expiration_ms is None else 2**62
         yield replace(
-            message, destination=topic, expiration_ms=expiration, id=MessageId(1, 1, 1_700_000_000_000, number)
+            message,
+            destination=topic,
+            deliver_at_ms=None,
+            expiration_ms=expiration,
+            id=MessageId(1, 1, 1_700_000_000_000, number),
         )
 
 

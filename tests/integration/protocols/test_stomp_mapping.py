@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidings.errors import CodecError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
-from tidings.kernel.events import FrameError, PlaneEvent, Published
+from tidings.kernel.events import FrameError, PlaneEvent, Published, Transacted
 from tidings.kernel.forwarder import DirectSink, Forwarder
 from tidings.model.codec import encode_predicate
 from tidings.model.destination import DestinationPattern
@@ -68,8 +68,8 @@ class Plane:
         return self.forwarder.take(self.client, 1 << 20, NOW_MS)
 
 
-def published(event: PlaneEvent) -> Published:
-    assert isinstance(event, Published), event
+def published(event: PlaneEvent, *, later: bool = False) -> Published | Transacted:
+    assert isinstance(event, Transacted if later else Published), event
     return event
 
 
@@ -94,6 +94,8 @@ def permanent(text: str) -> str:
 @settings(max_examples=400)
 @example(StompVersion.V12, {"attribute/": "x"}, b"", "/topic/a")
 @example(StompVersion.V10, {"destination": "/temp-queue/x"}, b"", None)
+@example(StompVersion.V12, {"AMQ_SCHEDULED_DELAY": "5000", "expires": "1"}, b"", "/topic/a")
+@example(StompVersion.V12, {"AMQ_SCHEDULED_REPEAT": "5"}, b"", "/topic/a")
 @example(StompVersion.V12, {"reply-to": "/temp-queue/x"}, b"", "/topic/a")
 def test_send(version: StompVersion, given: dict[str, str], body: bytes, destination: str | None) -> None:
     if destination is not None:
@@ -113,11 +115,12 @@ def test_send(version: StompVersion, given: dict[str, str], body: bytes, destina
     except (CodecError, UsageError, KeyError):
         assert [type(event) for event in events] == [FrameError], (given, events)
         return
-    if expected.expired(NOW_MS):
+    later = expected.deliver_at_ms is not None
+    if expected.expired(NOW_MS) and not later:
         assert not events
         return
     [event] = events
-    assert decode_message(published(event).message) == expected, given
+    assert decode_message(published(event, later=later).message) == expected, given
 
 
 @given(versions, messages, st.integers(0, 3), st.integers(1, 2))
@@ -250,6 +253,7 @@ def test_forms_that_are_filled_in(
         if isinstance(event, FrameError):
             return event.code, plane.forwarder.stomp_receipt(plane.client, event.receipt)
         event = published(event)
+        assert isinstance(event, Published)
         receipt = plane.forwarder.stomp_receipt(plane.client, event.receipt)
         message = replace(decode_message(event.message), id=MessageId.NONE)
         return message, event.connection, event.perhaps_sent, receipt

@@ -176,7 +176,7 @@ def test_the_encoder_refuses_what_the_model_refuses(properties: dict[str, object
     message = Message.__new__(Message)
     for field in ("destination", "body", "id", "persistent", "priority"):
         object.__setattr__(message, field, getattr(EMPTY, field))
-    for field in ("timestamp_ms", "expiration_ms", "correlation_id", "reply_to", "type"):
+    for field in ("timestamp_ms", "expiration_ms", "deliver_at_ms", "correlation_id", "reply_to", "type"):
         object.__setattr__(message, field, None)
     object.__setattr__(message, "properties", properties)
     with pytest.raises(UsageError) as kernel:

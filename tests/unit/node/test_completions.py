@@ -185,6 +185,22 @@ def commit(driver: Driver) -> None:
     driver.one.ask(Commit(driver.one.next_receipt(), 1))
 
 
+def keep_delayed(driver: Driver) -> None:
+    driver.one.publish(driver.message("queue:a", deliver_at_ms=driver.now_ms + 5_000))
+
+
+def publish_delayed(driver: Driver) -> None:
+    keep_delayed(driver)
+    driver.write()
+    driver.one.answers.clear()
+    driver.now_ms += 5_000
+    driver.step(Turn())
+
+
+def delayed(driver: Driver) -> tuple[list[str], int, int | None]:
+    return driver.said(driver.one), len(driver.node.delayed), driver.waiting("queue:a")
+
+
 def forget(driver: Driver) -> None:
     driver.one.ask(Unsubscribe(driver.one.next_receipt(), 1))
     driver.write()
@@ -359,6 +375,15 @@ CASES += [
     for completion in (records.PublishEvent, records.CarryEvent, records.RememberEntry)
 ]
 CASES += [
+    Case(
+        records.KeepDelayed,
+        keep_delayed,
+        delayed,
+        (["accepted"], 1, 1),
+        (["refused E_STORE_FULL"], 0, 1),
+        ([], 1, 1),
+    ),
+    Case(records.PublishDelayed, publish_delayed, delayed, ([], 0, 2), ([], 1, 1), ([], 0, 2)),
     Case(records.CommitTransaction, commit, answers, (["done"], 1), (["failed E_STORE_FULL"], 0), ([], 1)),
     Case(records.AnswerRequest, forget, answers, (["done"], None), (["failed E_STORE_FULL"], None), ([], None)),
     Case(records.ActivateConsumer, subscribe, new_mailbox, (["done"], 0), (["failed E_STORE_FULL"], None), ([], 0)),
@@ -424,7 +449,7 @@ def test_each_completion_is_carried_out(completion: type, error: TidingsError | 
     part: Any = _Part(calls)
     inner = {"then": records.ConfirmHandOver("Trade", b"tag")}  # of another completion
     fields = [inner.get(name, part) for name in getattr(completion, "__match_args__", ())]
-    Completer(Journal(), part, part, part, part, part, part, part).complete(completion(*fields), error)
+    Completer(Journal(), part, part, part, part, part, part, part, part).complete(completion(*fields), error)
     assert bool(calls) == ((completion.__name__, error is None) not in WITHOUT_CALLS)
 
 
@@ -432,7 +457,7 @@ def test_nothing_else_is() -> None:
     part: Any = _Part([])
     other: Any = "not a completion"
     with pytest.raises(AssertionError, match="not a completion"):
-        Completer(Journal(), part, part, part, part, part, part, part).complete(other, None)
+        Completer(Journal(), part, part, part, part, part, part, part, part).complete(other, None)
 
 
 @pytest.mark.parametrize("error", [None, FULL])
@@ -446,7 +471,7 @@ def test_all_are_carried_out_even_if_one_raises(error: StoreError | None) -> Non
 
     outbox: Any = SimpleNamespace(answer_with=answer_with)
     unused: Any = None
-    completer = Completer(Journal(), outbox, unused, unused, unused, unused, unused, None)
+    completer = Completer(Journal(), outbox, unused, unused, unused, unused, unused, unused, None)
     with pytest.raises(ValueError, match="2"):
         completer.complete_all([AnswerRequest(1, Done(receipt)) for receipt in range(4)], error)
     assert told == [0, 1, 2, 3]
@@ -465,7 +490,7 @@ def test_what_needs_no_write_is_carried_out_at_once() -> None:
     outbox, journal = AnswerBatch(), Journal()
     outbox.connected.add(1)
     unused: Any = None
-    completer = Completer(journal, outbox, unused, unused, unused, unused, unused, None)
+    completer = Completer(journal, outbox, unused, unused, unused, unused, unused, unused, None)
     journal.then(AnswerRequest(1, Done(7)))
     assert completer.flush() == []
     assert [one.answer for one in outbox.take() if hasattr(one, "answer")] == [Done(7)]

@@ -1,5 +1,5 @@
 // A message that comes by AMQP, as the bytes of docs/wire.md, if it is a plain one: sections that follow from our
-// fields, so that nothing else need be kept of it. All others are Python's, and so is what is wrong with them:
+// fields, or are kept beside them as they came (annotations, an address, integers of other widths). All others are Python's, and so is what is wrong with them:
 // src/tidings/protocols/amqp/message.py is the reference, and says the same of the plain ones.
 #pragma once
 #include <algorithm>
@@ -23,6 +23,7 @@ inline constexpr unsigned amqp_form_shift = 29;
 enum AmqpSection : uint8_t {
     AmqpHeader = 0x70,
     AmqpDeliveryAnnotations = 0x71,
+    AmqpMessageAnnotations = 0x72,
     AmqpProperties = 0x73,
     AmqpApplicationProperties = 0x74,
     AmqpData = 0x75,
@@ -108,6 +109,8 @@ private:
         fields_.fill({AmqpKind::Null});
         count_ = 0;
         body_ = {};
+        same_fields_ = exact_ = true;
+        kept_.clear();
     }
 
     // In their order, each once at most, and one body.
@@ -121,12 +124,21 @@ private:
             body_at_ = cursor.position() - 3;
             const AmqpItem item = cursor.next();
             if (!read_section(section, item)) return false;
+            keep_section(section, content.substr(body_at_, cursor.position() - body_at_));
         }
         return form_ != AmqpForm::OtherProtocol;
     }
 
+    // In the order in which Python keeps them.
+    void keep_section(uint8_t section, std::string_view raw) {
+        const bool kept = section == AmqpMessageAnnotations || (section == AmqpProperties && !same_fields_) ||
+                          (section == AmqpApplicationProperties && !exact_);
+        if (kept) kept_.append(raw);
+    }
+
     bool read_section(uint8_t section, const AmqpItem& item) {
         switch (section) {
+            case AmqpMessageAnnotations: return item.kind == AmqpKind::Map && item.count && is_simple(item);
             case AmqpHeader: return item.kind == AmqpKind::List && read_header(item);
             case AmqpProperties: return item.kind == AmqpKind::List && read_fields(item);
             case AmqpApplicationProperties: return item.kind == AmqpKind::Map && read_properties(item);
@@ -150,6 +162,7 @@ private:
             if (i == 1) priority_ = static_cast<uint8_t>(item.number);
             if (i == 2 && item.kind != AmqpKind::Uint) return false;
             if (i == 2) ttl_ms_ = static_cast<uint32_t>(item.number);
+            if (i == 3 && item.kind == AmqpKind::Bool && !item.number) return false;  // which must stay so
             if (i > 2 && item.kind != AmqpKind::Bool && item.kind != AmqpKind::Uint) return false;
         }
         return cursor.done();
@@ -160,7 +173,32 @@ private:
         AmqpCursor cursor(list.text);
         for (uint32_t i = 0; i < list.count; ++i) {
             fields_[i] = cursor.next();
-            if (!is_plain(static_cast<AmqpField>(i), fields_[i])) return false;
+            if (is_kept(static_cast<AmqpField>(i), fields_[i])) same_fields_ = false;
+            else if (!is_plain(static_cast<AmqpField>(i), fields_[i])) return false;
+        }
+        return cursor.done();
+    }
+
+    // True if our message has nothing of the field, which is of the right type.
+    static bool is_kept(AmqpField field, const AmqpItem& item) {
+        switch (field) {
+            case AmqpTo:
+            case AmqpReplyToGroup: return item.kind == AmqpKind::String && is_text(item.text);
+            case AmqpContentEncoding: return item.kind == AmqpKind::Symbol && is_ascii_text(item.text);
+            default: return false;
+        }
+    }
+
+    // Symbols with scalar values.
+    static bool is_simple(const AmqpItem& map) {
+        if (map.count % 2) return false;
+        AmqpCursor cursor(map.text);
+        for (uint32_t i = 0; i < map.count; i += 2) {
+            const AmqpItem name = cursor.next(), value = cursor.next();
+            if (name.kind != AmqpKind::Symbol || !is_ascii_text(name.text)) return false;
+            if (value.kind >= AmqpKind::List) return false;
+            if (value.kind == AmqpKind::Symbol && !is_ascii_text(value.text)) return false;
+            if (value.kind == AmqpKind::String && !is_text(value.text)) return false;
         }
         return cursor.done();
     }
@@ -206,8 +244,14 @@ private:
                             [&](const Property& one) { return one.name == name; });
     }
 
-    static bool read_value(const AmqpItem& item, Value& value) {
+    bool read_value(const AmqpItem& item, Value& value) {
         switch (item.kind) {
+            case AmqpKind::Small:
+            case AmqpKind::Ubyte:
+            case AmqpKind::Uint:
+                exact_ = false;
+                value = Value::integer(static_cast<int64_t>(item.number));
+                return true;
             case AmqpKind::Bool: value = Value::boolean(item.number != 0); return true;
             case AmqpKind::Long: value = Value::integer(static_cast<int64_t>(item.number)); return true;
             case AmqpKind::Double: {
@@ -256,6 +300,7 @@ private:
             writer.attribute(amqp_group_id, Value::string(one.text));
         if (const AmqpItem& one = fields_[AmqpGroupSequence]; one.kind != AmqpKind::Null)
             writer.attribute(amqp_group_sequence, Value::integer(static_cast<int64_t>(one.number)));
+        if (!kept_.empty()) writer.attribute(amqp_kept, Value::bytes(kept_));
     }
 
     std::string_view id_text(const AmqpItem& item) {
@@ -274,7 +319,9 @@ private:
     size_t count_ = 0;
     std::string_view body_;
     std::string text_;
-    size_t body_at_ = 0;  // where the last section begins
+    bool same_fields_ = true, exact_ = true;  // properties and application properties come back as they were
+    std::string kept_;                        // sections as they came
+    size_t body_at_ = 0;                      // where the last section begins
 
     // Of the message before: what is before its body, and what that became. Empty: nothing is kept.
     std::string head_, message_head_, destination_;

@@ -59,12 +59,48 @@ private:
         AmqpWriter writer(out);
         write_header(writer, attempt, now_ms);
         if (says_destination) write_annotations(writer);
-        if (!write_fields(writer)) return false;
-        if (application_count_) {
+        const size_t bare = out.size();
+        out.put(kept_annotations_);
+        if (!kept_fields_.empty()) out.put(kept_fields_);
+        else if (!write_fields(writer)) return false;
+        if (!kept_application_.empty()) {
+            out.put(kept_application_);
+        } else if (application_count_) {
             writer.described(AmqpApplicationProperties);
             writer.compound(0xC1, application_, 2 * application_count_);
         }
-        return true;
+        return kept_sections_.empty() || says_the_same(out, bare);
+    }
+
+    // What was kept counts only if it says what the message itself says.
+    bool says_the_same(Scratch& out, size_t bare) {
+        const size_t end = out.size();
+        write_body(out);
+        again_.clear();
+        const bool queue = flags_ & MessageView::Queue;
+        const auto form = reader_.read(std::string_view(out).substr(bare), destination_, queue, 0, again_);
+        out.cut(end);
+        return form == form_ && std::string_view(again_).substr(said_at) == message_.substr(said_at);
+    }
+
+    // The kept sections, each once and in order; false: others.
+    bool read_kept(std::string_view raw) {
+        kept_sections_ = raw;
+        AmqpCursor cursor(raw);
+        uint8_t before = 0;
+        while (!cursor.done()) {
+            const size_t start = cursor.position();
+            const uint8_t section = cursor.descriptor();
+            const AmqpItem item = cursor.next();
+            if (section <= before || item.kind == AmqpKind::Other || !item.count) return false;
+            before = section;
+            const std::string_view one = raw.substr(start, cursor.position() - start);
+            if (section == AmqpMessageAnnotations) kept_annotations_ = one;
+            else if (section == AmqpProperties) kept_fields_ = one;
+            else if (section == AmqpApplicationProperties) kept_application_ = one;
+            else return false;
+        }
+        return !raw.empty();
     }
 
     void write_body(Scratch& out) {
@@ -97,6 +133,8 @@ private:
         own_.fill({});
         application_.clear();
         application_count_ = 0;
+        message_ = message;
+        kept_sections_ = kept_annotations_ = kept_fields_ = kept_application_ = {};
         for (uint16_t i = 0; i < count; ++i)
             if (!read_attribute(reader)) return false;
         body_ = reader.rest();
@@ -112,7 +150,7 @@ private:
             return true;
         }
         const int own = own_field(name);
-        if (own == kept) return false;
+        if (own == kept) return form_ != AmqpForm::OtherProtocol && value.type == Type::Bytes && read_kept(value.s);
         if (own >= 0 && take_own(own, value)) return true;
         if (own >= 0 && form_ != AmqpForm::OtherProtocol) return false;
         AmqpWriter writer(application_);
@@ -295,6 +333,10 @@ private:
     uint32_t application_count_ = 0;
     std::string address_;
     std::array<char, 3 + 32> id_text_;
+    std::string_view message_, kept_sections_, kept_annotations_, kept_fields_, kept_application_;
+    AmqpMessageReader reader_;
+    std::string again_;
+    static constexpr size_t said_at = 20;  // behind what header and id of a message say
 
     // Of the message before: all but its body, and the sections that this became. Empty: nothing is kept.
     static constexpr size_t id_end = 20, kept_bytes_max = 4096;

@@ -25,7 +25,6 @@ namespace tidings {
 class AmqpTransfers {
 public:
     static constexpr uint32_t first_receipt = 0x8000'0000;  // Python's are below
-    static constexpr int64_t credit_max = 500;              // of a link by which the client sends
     static constexpr size_t frame_header = 8;
 
     // A message that was published here, until the broker has accepted it.
@@ -41,6 +40,7 @@ public:
           broker_(broker),
           message_bytes_max_(message_bytes_max) {}
 
+    int64_t credit_max = 500;  // of a link by which the client sends
     // Largest frames: of the client's and ours.
     size_t frame_bytes_max = 512, remote_frame_bytes_max = 512;
 
@@ -399,10 +399,13 @@ private:
         AmqpLinkCounters& link = *one.link;
         --link.under_way;
         const auto session = sessions_.find(one.channel);
-        if (!link.hot || session == sessions_.end()) return;
+        if (session == sessions_.end()) return;
+        const auto found = session->second.links.find(one.handle);
+        if (found == session->second.links.end() || found->second.counters != one.link) return;  // it has ended
         if (!one.settled) settle(one.channel, one.delivery_id);
         const int64_t more = credit_max - link.credit - link.under_way;
-        if (2 * more >= credit_max) grant(link, more, one, session->second);
+        if (link.hot && 2 * more >= credit_max)
+            grant(link, more, one.channel, *session->second.counters, found->second);
     }
 
     void forget_answered() {
@@ -431,10 +434,10 @@ private:
         put_frame(range_.channel, 0x15, 5);
     }
 
-    void grant(AmqpLinkCounters& link, int64_t more, const Published& one, Session& session) {
+    void grant(AmqpLinkCounters& link, int64_t more, uint16_t channel, AmqpSessionCounters& windows,
+               const Link& place) {
         flush_dispositions();
         link.credit += more;
-        AmqpSessionCounters& windows = *session.counters;
         windows.incoming_window = INT32_MAX;
         fields_.clear();
         AmqpWriter fields(fields_);
@@ -442,10 +445,10 @@ private:
         fields.uint(INT32_MAX);
         fields.uint(windows.next_outgoing_id);
         fields.uint(INT32_MAX);
-        fields.uint(session.links[one.handle].own_handle);
+        fields.uint(place.own_handle);
         fields.uint(link.delivery_count);
         fields.uint(static_cast<uint32_t>(link.credit));
-        put_frame(one.channel, 0x13, 7);
+        put_frame(channel, 0x13, 7);
     }
 
     // A performative with the fields in `fields_`.

@@ -33,6 +33,7 @@ enum class AmqpKind : uint8_t {
     Long,
     Double,
     Timestamp,
+    Small,  // the other integers of up to 32 bits
     Binary,
     String,
     Symbol,
@@ -43,7 +44,7 @@ enum class AmqpKind : uint8_t {
 
 struct AmqpItem {
     AmqpKind kind = AmqpKind::Other;
-    uint64_t number = 0;      // also of Long and Timestamp, and the bits of Double
+    uint64_t number = 0;      // also of Long, Small and Timestamp, and the bits of Double
     std::string_view text{};  // of Binary, String, Symbol; what is inside a List or Map
     uint32_t count = 0;       // of a List or Map
 };
@@ -73,14 +74,19 @@ public:
             case 0x44: return {AmqpKind::Ulong, 0};
             case 0x45: return {AmqpKind::List};
             case 0x50: return fixed<uint8_t>(AmqpKind::Ubyte);
+            case 0x51: return fixed<int8_t>(AmqpKind::Small);
             case 0x52: return fixed<uint8_t>(AmqpKind::Uint);
             case 0x53: return fixed<uint8_t>(AmqpKind::Ulong);
+            case 0x54: return fixed<int8_t>(AmqpKind::Small);
             case 0x55: return fixed<int8_t>(AmqpKind::Long);
             case 0x56: {
                 const AmqpItem item = fixed<uint8_t>(AmqpKind::Bool);
                 return item.number > 1 ? AmqpItem{} : item;
             }
+            case 0x60: return fixed<uint16_t>(AmqpKind::Small);
+            case 0x61: return fixed<int16_t>(AmqpKind::Small);
             case 0x70: return fixed<uint32_t>(AmqpKind::Uint);
+            case 0x71: return fixed<int32_t>(AmqpKind::Small);
             case 0x80: return fixed<uint64_t>(AmqpKind::Ulong);
             case 0x81: return fixed<uint64_t>(AmqpKind::Long);
             case 0x82: return fixed<uint64_t>(AmqpKind::Double);

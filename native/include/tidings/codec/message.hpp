@@ -17,7 +17,7 @@ struct Attribute {
 };
 
 struct MessageView {
-    enum Flags : uint8_t { Persistent = 1, Queue = 2, Expires = 4 };
+    enum Flags : uint8_t { Persistent = 1, Queue = 2, Expires = 4, Delayed = 8 };
 
     uint8_t flags = 0;
     uint8_t priority = 4;

@@ -103,11 +103,11 @@ inline CodecError too_short(std::string_view bytes) {
 }
 
 // Header fields that travel as attributes: before all others, in this order.
-enum HeaderField : uint8_t { CorrelationId, JmsType, ReplyTo, Timestamp, Expiration, NoHeaderField };
+enum HeaderField : uint8_t { CorrelationId, JmsType, ReplyTo, Timestamp, Expiration, DeliveryTime, NoHeaderField };
 
 inline HeaderField header_field(std::string_view name) {
-    static constexpr std::string_view names[] = {"JMSCorrelationID", "JMSType", "JMSReplyTo", "JMSTimestamp",
-                                                 "JMSExpiration"};
+    static constexpr std::string_view names[] = {"JMSCorrelationID", "JMSType",       "JMSReplyTo",
+                                                 "JMSTimestamp",     "JMSExpiration", "JMSDeliveryTime"};
     for (uint8_t field = 0; field < NoHeaderField; ++field)
         if (name == names[field]) return static_cast<HeaderField>(field);
     return NoHeaderField;
@@ -189,6 +189,8 @@ public:
         read_attributes(inner, count, seen, attributes);
         if (seen.expiration != ((view.flags & MessageView::Expires) != 0))
             refuse("E_CODEC_FLAGS", "the flags and JMSExpiration disagree", 1);
+        if (seen.delivery_time != ((view.flags & MessageView::Delayed) != 0))
+            refuse("E_CODEC_FLAGS", "the flags and JMSDeliveryTime disagree", 1);
         view.wire_count = count;
         view.reading_count = seen.untyped && readings ? add_readings(first, attributes) : 0;
         view.body = reader.rest();
@@ -199,13 +201,13 @@ public:
 private:
     struct Seen {
         uint8_t next = 0;  // header fields from this one on may still come
-        bool expiration = false, timestamp = false, untyped = false;
+        bool expiration = false, delivery_time = false, timestamp = false, untyped = false;
     };
 
     static void read_header(Reader& reader, MessageView& view) {
         if (reader.u8() != 1) refuse("E_CODEC_VERSION", "unknown version of the message format", 0);
         view.flags = reader.u8();
-        if (view.flags & ~7) refuse("E_CODEC_FLAGS", "unknown flags", 1);
+        if (view.flags & ~15) refuse("E_CODEC_FLAGS", "unknown flags", 1);
         view.priority = reader.u8();
         if (view.priority > 9) refuse("E_CODEC_PRIORITY", "priorities are 0 to 9", 2);
         if (reader.u8() != 0) refuse("E_CODEC_RESERVED", "the reserved byte is not 0", 3);
@@ -278,9 +280,9 @@ private:
                 refuse("E_CODEC_DESTINATION", "JMSReplyTo begins with topic: or queue:", text_start);
             check_destination(value.s.substr(6), text_start + 6);
         }
-        if (field == Timestamp || field == Expiration) {
-            if (value.i < (field == Expiration)) refuse("E_CODEC_RANGE", "no such time", value_start);
-            (field == Timestamp ? seen.timestamp : seen.expiration) = true;
+        if (field >= Timestamp) {
+            if (value.i < (field != Timestamp)) refuse("E_CODEC_RANGE", "no such time", value_start);
+            (field == Timestamp ? seen.timestamp : field == Expiration ? seen.expiration : seen.delivery_time) = true;
         }
         return value;
     }

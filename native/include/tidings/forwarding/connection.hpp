@@ -34,6 +34,7 @@ struct alignas(64) Connection {
     bool waiting = false;  // Python has something of it to handle before parsing goes on
     bool held = false;     // Python wants its publishers to wait
     bool choked = false;   // it does not read the answers to what it sends
+    bool tired = false;    // its input has had its share of this turn
     bool leaving = false;  // Python was told to disconnect it
     bool blocked = false;  // the driver was told to stop reading
     bool writable = true;
@@ -61,7 +62,7 @@ struct alignas(64) Connection {
     std::unique_ptr<StompState> stomp;   // if it speaks STOMP
     std::unique_ptr<EventForms> events;  // of the types that it advertises, if any
 
-    bool reading() const { return open && !broken && !waiting && !held && !choked && pushed_back == 0; }
+    bool reading() const { return open && !broken && !waiting && !held && !choked && !tired && pushed_back == 0; }
     // The answer to PublishCheck: from now on messages to this destination, "topic:" or "queue:" and its name, pass.
     void allow(std::string_view destination) {
         if (allowed.size() >= allowed_max) allowed.clear();

@@ -150,6 +150,7 @@ public:
     }
 
     bool empty() const { return waiting_.empty(); }
+    size_t size() const { return waiting_.size(); }
     size_t bytes() const { return bytes_; }
 
 private:

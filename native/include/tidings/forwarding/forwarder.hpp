@@ -9,19 +9,17 @@
 // a connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early,
 // what follows on the same connection. Acknowledgements and credit change nothing of that: they are plain events.
 //
-// Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When
-// that is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the
-// backlog has halved. A sink that takes nothing at all for a while no longer holds up others: it loses messages, which
-// is counted, until it takes again. The sum of all memory is bounded the same way.
+// Back-pressure. A direct sink without credit, or with enough output waiting, collects a backlog. When that is full its
+// policy acts. Under `push back` the publisher is not parsed (and read) until the backlog has halved. A sink that takes
+// nothing for a while no longer holds up others: it loses messages, counted. All memory is bounded the same way.
 #pragma once
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "tidings/forwarding/network.hpp"
 #include "tidings/forwarding/output_queues.hpp"
+#include "tidings/forwarding/turn_share.hpp"
 #include "tidings/matching/matcher.hpp"
 #include "tidings/stomp/input.hpp"
 
@@ -208,6 +206,8 @@ public:
         network().enter(single_[0].message, network().destinations(single_[0].message), publisher, now_ms);
     }
 
+    TurnShare share;
+
 private:
     // output_flag also if there are others to resume.
     unsigned flags(Connection& connection) const {
@@ -260,6 +260,7 @@ private:
 
     // Returns how much was consumed; stops early where Python or a slow sink must be waited for.
     size_t parse(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
+        share.begin(out_);
         if (connection.stomp) return parse_stomp(number, connection, data, now_ms);
         size_t used = 0;
         while (connection.reading()) {
@@ -268,7 +269,7 @@ private:
             for (const Entry& entry : batch_) {
                 if (!handle(number, connection, entry, now_ms)) break;  // to be looked at again
                 done = static_cast<size_t>(entry.payload.data() + entry.payload.size() - data.data()) - used;
-                if (!connection.reading()) break;
+                if (!connection.reading() || (used + done < data.size() && share.ends(connection, out_))) break;
             }
             const bool all = done == batch_.consumed();
             if (all && batch_.fatal()) fail(number, connection, *batch_.fatal());
@@ -289,7 +290,7 @@ private:
                                                         connection.logged_in, now_ms);
             batch_.decode_frames(stomp_.publishes(), decoding(SIZE_MAX, false));
             size_t done = 0;
-            for (; done < batch_.size() && connection.reading(); ++done) {
+            for (; done < batch_.size() && connection.reading() && !(done && share.ends(connection, out_)); ++done) {
                 if (handle(number, connection, batch_[done], now_ms)) continue;
                 state.asked = batch_[done].receipt();
                 break;
@@ -310,6 +311,7 @@ private:
             if (next == StompInput::Next::Acks) {
                 used = start + stomp_.acks().end;
                 out_.events.add(stomp_.acks().event(number));
+                share.ends(connection, out_);
             } else if (next == StompInput::Next::Broken) {
                 fail(number, connection, stomp_.error(), stomp_.receipt());
             } else {
@@ -357,9 +359,8 @@ private:
     }
 
     bool handle_ack(uint32_t number, const Entry& entry) {
-        std::optional<Acknowledged> ack = decode_ack(number, entry);
-        if (ack) out_.events.add(std::move(*ack));
-        return ack.has_value();
+        if (std::optional<Acknowledged> ack = decode_ack(number, entry)) return out_.events.add(std::move(*ack)), true;
+        return false;
     }
 
     bool handle_publish(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
@@ -380,7 +381,7 @@ private:
         ++out_.stats.received;
         // A session that is in no transaction, perhaps no longer after a reconnection, is refused by Python.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
-            (message.typed() && !passes_event(connection, entry))) {
+            (message.flags & MessageView::Delayed) || (message.typed() && !passes_event(connection, entry))) {
             out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
             ++out_.stats.expired;

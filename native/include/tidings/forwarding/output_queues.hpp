@@ -265,7 +265,7 @@ public:
     // True if a connection that is not parsed is read all the same, for the credit of its own subscriptions
     // (read_ahead.hpp).
     bool reads_ahead(const Connection& connection) const {
-        if (connection.broken || connection.waiting || connection.choked || connection.stomp ||
+        if (connection.broken || connection.waiting || connection.choked || connection.tired || connection.stomp ||
             connection.ahead.ended())
             return false;
         if (connection.tail.size() >= options.memory_bytes_max / 16 || held_bytes() > options.memory_bytes_max)

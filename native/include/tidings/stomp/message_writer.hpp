@@ -148,7 +148,8 @@ inline void write_stomp_property(std::string_view name, const Value& value, Scra
 
 // One attribute of a message.
 inline void write_stomp_attribute(Reader& reader, Scratch& out, StompText& text) {
-    static constexpr std::string_view names[] = {"correlation-id", "type", "reply-to", "timestamp", "expires"};
+    static constexpr std::string_view names[] = {"correlation-id", "type",    "reply-to",
+                                                 "timestamp",      "expires", "delivery-time"};
     const std::string_view name = reader.bytes(reader.u8());
     Value value;
     read_checked(reader, value);

@@ -93,12 +93,14 @@ enum class StompHeader : uint8_t {
     ReplyTo,
     Timestamp,
     Expires,
+    Delay,
     Priority,
     Persistent,
     Receipt,
     Transaction,
-    Meaning,  // of SEND
-    Dropped,  // of MESSAGE
+    Meaning,   // of SEND
+    Dropped,   // of MESSAGE
+    Schedule,  // what other brokers understand and this one does not
     Property,
 };
 
@@ -127,6 +129,11 @@ inline StompHeader stomp_header(std::string_view name) {
         case 14:
             if (name == "correlation-id") return StompHeader::CorrelationId;
             return name == "content-length" ? StompHeader::Dropped : StompHeader::Property;
+        case 18: return name == "AMQ_SCHEDULED_CRON" ? StompHeader::Schedule : StompHeader::Property;
+        case 19: return name == "AMQ_SCHEDULED_DELAY" ? StompHeader::Delay : StompHeader::Property;
+        case 20:
+            return name == "AMQ_SCHEDULED_PERIOD" || name == "AMQ_SCHEDULED_REPEAT" ? StompHeader::Schedule
+                                                                                    : StompHeader::Property;
         default: return StompHeader::Property;
     }
 }
@@ -164,7 +171,8 @@ public:
         std::memcpy(place - 2, &session, 2);
         std::memcpy(place, &receipt, 4);
         out.put(publish_);
-        if (!session && frame.bytes.size() - frame.body.size() <= StompSendTemplate::head_bytes_max)
+        if (!session && !value(StompHeader::Delay) &&
+            frame.bytes.size() - frame.body.size() <= StompSendTemplate::head_bytes_max)
             learn(frame, state);
     }
 
@@ -182,6 +190,7 @@ private:
 
     static constexpr size_t index(StompHeader header) { return static_cast<size_t>(header); }
     static constexpr size_t no_line = SIZE_MAX;
+    static constexpr int64_t delay_ms_max = 10ll * 366 * 24 * 3'600'000;
     struct Hash {
         size_t operator()(std::string_view text) const { return hash_name(text); }
     };
@@ -201,6 +210,8 @@ private:
             const StompHeader header = stomp_header(name);
             if (header == StompHeader::Property) {
                 properties_.push_back({name, unescape_(line.value), i});
+            } else if (header == StompHeader::Schedule) {
+                refuse("E_STOMP_HEADER", "repeated delivery is not supported: use AMQ_SCHEDULED_DELAY alone", 0);
             } else if (header < StompHeader::Meaning && found_[index(header)].line == no_line) {
                 found_[index(header)] = {i, unescape_(line.value)};
             }
@@ -265,9 +276,12 @@ private:
                                                     "expires is not a time in milliseconds since 1970");
         const std::optional<int64_t> timestamp = time(StompHeader::Timestamp,
                                                       "timestamp is not a time in milliseconds since 1970");
-        const bool ends = expires && *expires > 0;
+        const std::optional<int64_t> delay = time(StompHeader::Delay,
+                                                  "AMQ_SCHEDULED_DELAY is not a number of milliseconds");
+        const bool ends = expires && *expires > 0, later = delay && *delay > 0;
+        if (later && *delay > delay_ms_max) refuse("E_STOMP_HEADER", "AMQ_SCHEDULED_DELAY is more than ten years", 0);
         const int flags = persistent() * MessageView::Persistent | queue * MessageView::Queue |
-                          ends * MessageView::Expires;
+                          ends * MessageView::Expires | later * MessageView::Delayed;
         char id[16];
         write_id(state, now_ms, id);
         MessageWriter writer(publish_);
@@ -282,6 +296,7 @@ private:
         }
         if (timestamp) writer.attribute("JMSTimestamp", Value::integer(*timestamp));
         if (ends) writer.attribute("JMSExpiration", Value::integer(*expires));
+        if (later) writer.attribute("JMSDeliveryTime", Value::integer(now_ms + *delay));
         for (const auto& [name, text, line] : properties_) {
             if (name.empty() || name.size() > 255)
                 refuse("E_STOMP_HEADER", "the name of a header has 1 to 255 bytes", 0);

@@ -55,6 +55,7 @@ private:
         All = 31,
     };
     static constexpr char magic = 'R';
+    static constexpr size_t few = 16;
 
     struct Group {
         uint64_t source;  // as it is written
@@ -92,9 +93,10 @@ private:
         return groups;
     }
 
-    // Writes counts instead of numbers, if that is smaller.
+    // Writes counts instead of numbers, if that is smaller; of few sources always, so that the key is not lost when lists
+    // are united.
     static bool count_publishers(uint64_t numbering, std::vector<Group>& groups) {
-        if (!numbering || groups.size() < 2 || groups.size() > PublisherNumbering::sources_max) return false;
+        if (!numbering || groups.empty() || groups.size() > PublisherNumbering::sources_max) return false;
         const PublisherNumbering numbers(numbering);
         std::vector<Group> counted = groups;
         for (Group& group : counted) group.source = numbers.count_of(group.source);
@@ -104,7 +106,7 @@ private:
             for (size_t i = 1; i < some.size(); ++i) steps.add(some[i].source - some[i - 1].source - 1);
             return steps.bits(steps.best());
         };
-        if (bits(counted) + 64 >= bits(groups)) return false;
+        if (groups.size() >= few && bits(counted) + 64 >= bits(groups)) return false;
         groups = std::move(counted);
         return true;
     }

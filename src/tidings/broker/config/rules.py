@@ -42,6 +42,7 @@ class Checker:
         yield from self._tls()
         for number, rule in enumerate(configuration.access):
             yield from _access(number, rule)
+            yield from self._types_there(number, rule)
         yield from self._delivery()
         for number, policy in enumerate(configuration.policies):
             yield from policies.problems(number, policy)
@@ -50,6 +51,12 @@ class Checker:
         yield from self._console()
         yield from self._pages()
         yield from self._limits()
+
+    def _types_there(self, number: int, rule: AccessTable) -> Iterator[Problem]:
+        network = self._configuration.network
+        if rule.type and network.name and not SCHEMES[network.routing].typed:
+            reason = f"routing {network.routing} carries no event types: the rule would never apply"
+            yield Problem(("access", number, "type"), reason, 'set network.routing = "hermes", or name a destination')
 
     def _broker(self) -> Iterator[Problem]:
         if not self._configuration.broker.data:

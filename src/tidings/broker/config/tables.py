@@ -187,6 +187,11 @@ class LimitsTable:
     transaction_bytes_max: int = setting(
         _SETTINGS.transaction_bytes_max, "bytes of messages in one transaction", **_BYTES
     )
+    transaction_messages_max: int = setting(
+        _SETTINGS.transaction_messages_max,
+        "messages in one transaction; all clients wait while it is committed",
+        **_COUNT,
+    )
     transactions_bytes_max: int = setting(
         _SETTINGS.transactions_bytes_max, "bytes of messages in all open transactions", **_BYTES
     )

@@ -1,6 +1,7 @@
 """The sockets of all clients: counted, read from as the forwarding plane allows, and closed as the engine asks."""
 
 import logging
+import time
 from collections.abc import Callable
 from typing import assert_never
 
@@ -18,12 +19,14 @@ from tidings.node.limits import BrokerLimits
 
 log = logging.getLogger("tidings.broker")
 
+TURN_SECONDS = 0.01  # of a turn, for input that was put off
 BRISK_MS = 5_000  # who promised heartbeats this often is looked at several times a second
 EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
 
 
 class ClientSockets:
-    """`step`: an input for the engine. `handle_events`: the plane has some."""
+    """`step`: an input for the engine. `handle_events`: the plane has some. `next_turn`: to be called soon, but after
+    others were read."""
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class ClientSockets:
         flushing: OutputFlush,
         step: Callable[[Input], None],
         handle_events: Callable[[], None],
+        next_turn: Callable[[], None],
         lines: LogRateLimit,
     ) -> None:
         self.connections: dict[int, ClientConnection] = {}
@@ -41,7 +45,7 @@ class ClientSockets:
         self.connection_limits = connection_limits
         self.closed = False  # new connections are refused
         self._forwarder, self._flushing = forwarder, flushing
-        self._step, self._handle_events, self._lines = step, handle_events, lines
+        self._step, self._handle_events, self._next_turn, self._lines = step, handle_events, next_turn, lines
 
     # --- called by connections ----------------------------------------------------------------------------------------
 
@@ -52,6 +56,10 @@ class ClientSockets:
         self._step(ClientOpened(number, connection.session, connection.address))
         if not room or self.closed:
             self._step(RefuseClient(number, "too many connections"))
+
+    def foreign(self, connection: ClientConnection, why: str) -> None:
+        """It speaks a protocol that its port does not."""
+        self._lines.note(log, logging.WARNING, f"wrong protocol: {why}", connection.address)
 
     def lost(self, connection: ClientConnection) -> None:
         """Its socket is gone."""
@@ -87,12 +95,24 @@ class ClientSockets:
             resumed = self.connections.get(number)
             if resumed is not None and not self._forwarder.resume(number, now_ms()) & BLOCKED:
                 resumed.resume_reading()
+        if self._forwarder.has_tired():
+            self._next_turn()
         if not (self._forwarder.has_output() or self._forwarder.has_events()):
             return
         if flush:
             self._flushing.now()
         else:
             self._flushing.soon()
+
+    def rest(self) -> None:
+        """A new turn: go on with the input of those that have used up their share of an earlier one. Who does not get
+        to it stays in the line."""
+        end = time.monotonic() + TURN_SECONDS
+        while (number := self._forwarder.rest()) >= 0:
+            if not self._forwarder.resume(number, now_ms()) & BLOCKED:
+                self.resume_reading(number)
+            if time.monotonic() >= end:
+                break
 
     # --- effects of the engine ----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVarTuple, cast
 
+from tidings.broker.connections.foreign_protocol import HEAD_BYTES, answer, explanation, foreign
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.tuning.quick_ack import HELD_UP_MS, PUT_OFF, QuickAck
 from tidings.broker.tuning.read_moderation import ReadModeration
@@ -43,6 +44,8 @@ class ConnectionTable(Protocol):
 
     def react(self, connection: "ClientConnection", flags: int, *, flush: bool) -> None: ...
 
+    def foreign(self, connection: "ClientConnection", why: str) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionServices:
@@ -70,6 +73,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.services = services
         self.session = session
         self.protocol = session.name
+        self.expects = ""  # the protocol that its bytes are in; empty: any
         self.number = -1
         self.user = ""
         self.logged_in = False
@@ -92,8 +96,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._client_input = open_client_input(services.forwarder, services.read_moderation.pace, self._after_read)
         if type(self).get_buffer is ClientConnection.get_buffer:  # then the event loop need not go by Python
             self.get_buffer = self._client_input.buffer  # type: ignore[method-assign]
-        if type(self).buffer_updated is ClientConnection.buffer_updated:
-            self.buffer_updated = self._client_input.take  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -116,7 +118,29 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self.services.forwarder.buffer
 
     def buffer_updated(self, size: int) -> None:
+        """The first read; all others go by no Python."""
+        if self.speaks_foreign(self.services.forwarder.buffer[:size]):
+            return
+        self.buffer_updated = self._client_input.take  # type: ignore[method-assign]
+        assert self._transport is not None
+        self._transport.set_protocol(self)  # event loops remember what they call
+        self.take(size)
+
+    def take(self, size: int) -> None:
+        """Bytes that were read into the forwarder's buffer."""
         self._client_input.take(size)
+
+    def speaks_foreign(self, data: memoryview) -> bool:
+        """True, and the connection ends, if the client speaks another protocol than its port."""
+        if not (spoken := foreign(self.expects, bytes(data[:HEAD_BYTES]))):
+            return False
+        why = explanation(self.expects, spoken)
+        self.services.table.foreign(self, why)
+        ClientConnection.write(self, answer(spoken, why))
+        self.closing, self.closing_ms = True, now_ms()
+        if self._transport is not None:
+            self._transport.close()
+        return True
 
     @property
     def heard_ms(self) -> int:

@@ -21,4 +21,6 @@ class ConnectionMaker:
         else:
             connection = ClientConnection(services, session)
         connection.protocol = listener.protocol or session.name
+        plain = listener.make_gateway is None and listener.make_layer is None
+        connection.expects = listener.protocol or (session.name if plain else "")
         return connection

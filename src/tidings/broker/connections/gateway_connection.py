@@ -46,6 +46,7 @@ class GatewayConnection(ClientConnection):
         self._clogged = False  # the socket takes nothing now
         self._full = False  # the gateway holds enough
         self._pumping = False
+        self._known = False  # its first bytes were looked at
 
     def _permits(self, operation: str, destination: str) -> bool:
         """True if the user of this connection may carry out the operation there."""
@@ -68,6 +69,10 @@ class GatewayConnection(ClientConnection):
         super().connection_lost(exc)
 
     def buffer_updated(self, size: int) -> None:
+        if not self._known:
+            self._known = True
+            if self.speaks_foreign(self.services.forwarder.buffer[:size]):
+                return
         data = bytes(self.services.forwarder.buffer[:size])
         self.heard_ms = now_ms()
         if not self.closing:

@@ -15,12 +15,17 @@ class LayeredConnection(ClientConnection):
     ) -> None:
         super().__init__(services, session)
         self._layer, self._frame_bytes_max = layer, frame_bytes_max
+        self._known = False  # its first bytes were looked at
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.services.layer_buffer
 
     def buffer_updated(self, size: int) -> None:
         layer = self._layer
+        if not self._known:
+            self._known = True
+            if self.speaks_foreign(self.services.layer_buffer[:size]):
+                return
         if self.logged_in:
             layer.message_bytes_max = self._frame_bytes_max() + HEADERS_BYTES_MAX
         payload = layer.receive(bytes(self.services.layer_buffer[:size]))
@@ -31,7 +36,7 @@ class LayeredConnection(ClientConnection):
             if self.number < 0:
                 return
             self.services.forwarder.buffer[: len(piece)] = piece
-            super().buffer_updated(len(piece))
+            self.take(len(piece))
         if layer.ended and self._transport is not None:
             self._transport.close()
 

@@ -113,10 +113,13 @@ class Login:
         given = one.hello, one.connection.address, one.certificate
         try:
             principal = await loop.run_in_executor(self._pool, self.guard.log_in, *given)
+            self._queue.judged(prefix_of(one.connection.address), right=True)
             if not self.guard.still(principal):
                 raise SecurityError("E_ACCESS_CHANGED", "the access rules have changed; log in again", fatal=True)
             self._accept(one, principal)
         except SecurityError as error:
+            if error.code == "E_LOGIN":
+                self._queue.judged(prefix_of(one.connection.address), right=False)
             self._refuse(one, error)
         finally:
             self._check_seconds += (time.perf_counter() - began - self._check_seconds) / 8

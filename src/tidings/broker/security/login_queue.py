@@ -3,9 +3,10 @@
 A check takes a memory-hard hash, so few run at a time, and every client that can connect may ask for one. Three rules
 keep strangers from locking out others:
 
-- Clients that are proven (the same user has logged in from the same address lately) go first; but every FAIR_TAKES-th
-  check is taken from the others, so that they do not wait forever.
-- Within both classes address prefixes (IPv4 /24, IPv6 /48) take turns: one that asks often waits for itself.
+- Clients that are proven (the same user has logged in from the same address lately) go first, then those of prefixes
+  from which no password was wrong since the last right one, then the others; but every FAIR_TAKES-th check is taken
+  from a later class, so that nobody waits forever.
+- Within a class address prefixes (IPv4 /24, IPv6 /48) take turns: one that asks often waits for itself.
 - The queue is bounded. When it is full the newest login of the longest prefix is turned away, before any hash is
   computed (McKenney, "Stochastic fairness queueing", 1990: drop from the longest queue).
 
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 WAITING_MAX = 100  # of each class: about as many as are checked before a client gives up
 FAIR_TAKES = 4
+REFUSED_MAX = 10_000  # prefixes that are remembered
+PROVEN, NEW, REFUSED = 0, 1, 2  # the classes
 
 
 class _Class(Generic[T]):
@@ -67,19 +70,33 @@ class LoginQueue(Generic[T]):
     """
 
     def __init__(self, waiting_max: int = WAITING_MAX) -> None:
-        self._proven, self._others = _Class[T](waiting_max), _Class[T](waiting_max)
+        self._classes = [_Class[T](waiting_max) for _ in (PROVEN, NEW, REFUSED)]
+        self._refused: OrderedDict[str, None] = OrderedDict()  # prefixes, the latest last
         self._takes = 0
 
     def __len__(self) -> int:
-        return self._proven.count + self._others.count
+        return sum(one.count for one in self._classes)
 
     def put(self, item: T, prefix: str, *, proven: bool) -> T | None:
         """Returns the item that is refused, this or another; None: there is room."""
-        return (self._proven if proven else self._others).put(item, prefix)
+        which = PROVEN if proven else REFUSED if prefix in self._refused else NEW
+        return self._classes[which].put(item, prefix)
+
+    def judged(self, prefix: str, *, right: bool) -> None:
+        """A password from there was right, or wrong."""
+        self._refused.pop(prefix, None)
+        if not right:
+            self._refused[prefix] = None
+            if len(self._refused) > REFUSED_MAX:
+                self._refused.popitem(last=False)
 
     def take(self) -> T | None:
         """The next to be checked; None: nobody waits."""
         self._takes += 1
-        order = (self._proven, self._others) if self._takes % FAIR_TAKES else (self._others, self._proven)
-        first = order[0].take()
-        return order[1].take() if first is None else first
+        order = (PROVEN, NEW, REFUSED)
+        if self._takes % FAIR_TAKES == 0:
+            order = (NEW, REFUSED, PROVEN) if self._takes % FAIR_TAKES**2 else (REFUSED, NEW, PROVEN)
+        for which in order:
+            if (item := self._classes[which].take()) is not None:
+                return item
+        return None

@@ -294,8 +294,11 @@ def _merge(conjunctions: Sequence[Constraints]) -> tuple[Constraints, bool]:
     """One conjunction that holds wherever any of these does, and whether it holds nowhere else."""
     all_names = [_by_name(one) for one in conjunctions]
     result: list[Constraint] = []
-    for name in all_names[0]:
-        alternatives = [names.get(name, []) for names in all_names]
+    shared = set(all_names[0])
+    for names in all_names[1:]:
+        shared.intersection_update(names)
+    for name in [name for name in all_names[0] if name in shared]:
+        alternatives = [names[name] for names in all_names]
         result += _common(name, alternatives)
     choices = len(result) == 1 and all(len(one) == 1 and _choices(one) is not None for one in conjunctions)
     return tuple(result), choices and all(result[0].name in names for names in all_names)

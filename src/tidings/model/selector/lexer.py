@@ -19,7 +19,7 @@ from tidings.model.values import INT_MAX, Value
 
 TEXT_MAX = 64 * 1024
 """Characters in a selector's text."""
-TOKENS_MAX = 16384
+TOKENS_MAX = 8_200  # room for the longest list after IN; reading a selector is one step, for which others wait
 """Tokens in a selector."""
 
 

@@ -9,7 +9,7 @@ from tidings.delivery.store import Note, Recovered
 from tidings.errors import TidingsError, UsageError
 from tidings.model.codec import decode_predicate
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
-from tidings.model.event_type_topics import typed_interest
+from tidings.model.event_type_topics import names_events, typed_interest
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.completions import AnswerRequest
 from tidings.node.mailboxes.journal import Journal
@@ -60,6 +60,8 @@ class LocalEventTypes:
     def changed(self, interests: list[InterestChange]) -> None:
         """Subscriptions came and went."""
         for added, predicate, _ in interests:
+            if not names_events(predicate):  # decoding takes long, and most name none
+                continue
             if (typed := typed_interest(decode_predicate(predicate))) is not None:
                 self._subscribed[typed[0]] += 1 if added else -1
 

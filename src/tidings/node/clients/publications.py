@@ -210,5 +210,6 @@ class Publications:
         settings = self._settings
         return (
             self._journal.pending_bytes > settings.journal_bytes_max * share
+            or self._journal.pending_messages > settings.pieces.journal_messages * share
             or self._service.message_cache.pinned_bytes > settings.messages_bytes_max * share
         )

@@ -20,7 +20,8 @@ from tidings.node.encoded_message import ID
 PUBLISHER = slice(0, 4)  # of an id
 PUBLISHERS_MAX = 4096  # whose messages were sent again, lately
 RECENT_MAX = 16_384  # messages that are looked at when a broker starts
-_KINDS = {kind.value for kind in DURABLE}
+DELAYED_KIND = "delayed"  # of what waits for its time (`delayed_messages`)
+_KINDS = {kind.value for kind in DURABLE} | {DELAYED_KIND}
 
 
 class PublishDedup:

@@ -8,6 +8,7 @@ from tidings.model.destination import Destination
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.consumers import Consumers
+from tidings.node.clients.delayed_messages import DelayedMessages
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.queue_requests import Queues
 from tidings.node.clients.session import Connection
@@ -54,13 +55,14 @@ class RequestHandler:
         settings: NodeSettings,
         publishing: Publications,
         records: ClientRecords,
+        delayed: DelayedMessages,
     ) -> None:
         self._service, self._journal, self._outbox = service, journal, outbox
         self.queues = Queues(plane, service, journal, outbox)
         self.consuming = Consumers(plane, service, journal, outbox, settings)
         self.subscriptions = Subscriptions(plane, service, journal, outbox, settings)
         self.transactions = OpenTransactions(
-            plane, service, journal, outbox, settings, self.subscriptions, publishing, records
+            plane, service, journal, outbox, settings, self.subscriptions, publishing, records, delayed
         )
 
     def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:

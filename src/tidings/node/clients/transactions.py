@@ -5,6 +5,7 @@ from tidings.model.values import Value
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.client_records import ClientRecords, notes_of
 from tidings.node.clients.consumers import give_back
+from tidings.node.clients.delayed_messages import DelayedMessages, is_delayed
 from tidings.node.clients.idempotent_commit import DIGEST_MAX, IdempotentCommit
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.session import Connection, OpenTransaction
@@ -28,11 +29,13 @@ class OpenTransactions:
         subscriptions: Subscriptions,
         publishing: Publications,
         records: ClientRecords,
+        delayed: DelayedMessages,
     ) -> None:
         self.once = IdempotentCommit()
         self._plane, self._service, self._journal = plane, service, journal
         self._outbox, self._settings = outbox, settings
         self._subscriptions, self._publishing, self._records = subscriptions, publishing, records
+        self._delayed = delayed
         self._bytes = 0  # of messages in all that are open
 
     def begin(self, client: Connection, request: Begin) -> None:
@@ -49,19 +52,26 @@ class OpenTransactions:
         """A message that waits for the commit."""
         transaction = client.transactions.get(session) or client.transaction(session)  # which says that there is none
         all_bytes, own_bytes = self._bytes + len(message), transaction.bytes + len(message)
+        settings = self._settings
         if transaction.failure is None and (
-            own_bytes > self._settings.transaction_bytes_max or all_bytes > self._settings.transactions_bytes_max
+            own_bytes > settings.transaction_bytes_max or all_bytes > settings.transactions_bytes_max
         ):
-            self._bytes -= transaction.bytes
-            transaction.messages.clear()
-            transaction.bytes = 0
-            transaction.failure = LimitError("E_TRANSACTION_SIZE", "more bytes than open transactions may hold")
+            self._fail(transaction, "more bytes than open transactions may hold")
+        elif transaction.failure is None and len(transaction.messages) >= settings.transaction_messages_max:
+            self._fail(transaction, f"a transaction has at most {settings.transaction_messages_max} messages")
         if transaction.failure is not None:
             self._outbox.refused(client.number, receipt, transaction.failure)
         else:
             self._bytes, transaction.bytes = all_bytes, own_bytes
             transaction.messages.append(message)
             self._outbox.accepted(client.number, receipt)
+
+    def _fail(self, transaction: OpenTransaction, reason: str) -> None:
+        """It can only be rolled back now: what it holds is not needed any more."""
+        self._bytes -= transaction.bytes
+        transaction.messages.clear()
+        transaction.bytes = 0
+        transaction.failure = LimitError("E_TRANSACTION_SIZE", reason)
 
     def commit(self, now_ms: int, client: Connection, request: Commit) -> None:
         transaction = self._end(client, request.session)
@@ -79,8 +89,9 @@ class OpenTransactions:
                 return
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
             place, late = self._service.mailboxes.for_message, request.drops_late
-            targets = [place(one, self._plane.match(one), drops_late=late) for one in transaction.messages]
-            self._service.limits.admit(zip(map(len, transaction.messages), targets, strict=True))
+            now = [one for one in transaction.messages if not is_delayed(one)]
+            targets = [place(one, self._plane.match(one), drops_late=late) for one in now]
+            self._service.limits.admit(zip(map(len, now), targets, strict=True))
         except TidingsError:
             self._failed(client, request, transaction)
             raise
@@ -89,9 +100,10 @@ class OpenTransactions:
                 self._publishing.prepare(
                     now_ms, client.number, self._service.limits.dated(now_ms, message, mailboxes), mailboxes
                 )
-                for message, mailboxes in zip(transaction.messages, targets, strict=True)
+                for message, mailboxes in zip(now, targets, strict=True)
             ]
         )
+        delayed = tuple([self._delayed.store(message) for message in transaction.messages if is_delayed(message)])
         for mailbox, places in transaction.acks:
             self._service.finished_if_written(mailbox, [place.seq for place in places])
         for note in notes_of(client.client_id, transaction.records):
@@ -99,7 +111,7 @@ class OpenTransactions:
         if key:
             note = self.once.begin(key, request.number, self._service.take_seq(), request.digest)
             self._journal.message(note, 0)
-        self._journal.then(CommitTransaction(client, request, transaction, publications, key, before))
+        self._journal.then(CommitTransaction(client, request, transaction, publications, delayed, key, before))
 
     def complete(self, commit: CommitTransaction, error: TidingsError | None) -> None:
         """The transaction is durable, or (`error`) was refused."""
@@ -121,6 +133,8 @@ class OpenTransactions:
             give_back(self._service, returned)
         for publication in commit.publications:
             self._publishing.publish(publication)
+        for entry in commit.delayed:
+            self._delayed.add(entry)
         self._outbox.answer(commit.client.number, Done(commit.request.receipt))
 
     def roll_back(self, client: Connection, request: Rollback) -> None:

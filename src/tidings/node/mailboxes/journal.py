@@ -115,6 +115,12 @@ class Journal:
         return not (self._under_way or self._again or self._unwritten or self._open_batch.changes)
 
     @property
+    def pending_messages(self) -> int:
+        """About how many messages are gathered or under way."""
+        under_way = 0 if self._under_way is None else len(self._under_way.messages)
+        return under_way + len(self._open_batch.messages)
+
+    @property
     def leaving(self) -> bool:
         """The next `flush` sends what is being gathered, or what was gathered before it."""
         batch = self._open_batch

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.delayed_messages import DelayedMessages
 from tidings.node.clients.queue_requests import Queues
 from tidings.node.effects import LoadMessages, Log
 from tidings.node.mailboxes.mailbox_service import MailboxService
@@ -16,11 +17,12 @@ class MessageLoader:
         service: MailboxService,
         queues: Queues,
         retaining: RetainedSubscriptions,
+        delayed: DelayedMessages,
         network: Network | None,
         outbox: AnswerBatch,
     ) -> None:
         self._service, self._queues, self._retaining = service, queues, retaining
-        self._network, self._outbox = network, outbox
+        self._delayed, self._network, self._outbox = delayed, network, outbox
         self._asked: set[int] = set()
         self._for_readers: set[int] = set()  # of these, what no mailbox waits for
         self._absent: set[int] = set()  # the store could not bring them: to be asked again at the next tick
@@ -31,7 +33,7 @@ class MessageLoader:
 
     def wanted(self) -> list[int]:
         """Messages to be loaded neither for delivery from mailboxes nor for readers of retained subscriptions."""
-        wanted = [*self._service.unread(), *self._queues.wanted()]
+        wanted = [*self._service.unread(), *self._queues.wanted(), *self._delayed.wanted()]
         if self._network is not None:
             wanted += self._network.store_and_forward.wanted()
             wanted += self._network.event_custody.wanted()
@@ -61,6 +63,7 @@ class MessageLoader:
             self._service.lost(lost)
             self._retaining.gave_up(lost)
             self._queues.lost(lost)
+            self._delayed.lost(lost)
             if self._network is not None:
                 self._network.store_and_forward.lost(set(lost))
                 self._network.event_custody.lost(lost)
@@ -69,6 +72,7 @@ class MessageLoader:
         given = {seq: message for seq, message in messages.items() if seq not in self._for_readers}
         self._for_readers.difference_update(asked)
         if messages:
+            self._delayed.loaded(now_ms, given)
             if self._network is not None:
                 self._network.store_and_forward.loaded(given)
                 self._network.event_custody.loaded(given)

@@ -26,7 +26,7 @@ from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.network.copy_numbers import CopyNumber
 from tidings.node.plane import NetworkPlane
-from tidings.overlay.effects import Report
+from tidings.overlay.effects import Report, Router
 
 KIND = "held"
 FRESH_NOTE = "store-unclaimed"  # there while nobody has subscribed since the store was new
@@ -92,6 +92,21 @@ class HeldCopies:
         self._fresh = False
         self._claim()
 
+    @property
+    def last_seq(self) -> int:
+        """Of what was stored here, by this broker's runs so far."""
+        return self._service.last_seq
+
+    def store_is_old(self, peer: Router) -> Report:
+        """A neighbour knows a later state of this broker's store."""
+        self._service.doubt()
+        if self.replaced():
+            text = f"the store is new, but broker {peer} knows an earlier one of this broker"
+            return Report("E_STORE_REPLACED", text)
+        text = f"the store is older than when broker {peer} last heard of it, as after a restored backup: "
+        text += "what was stored and acknowledged since is lost, and what waits is given marked as redelivered"
+        return Report("E_STORE_RESTORED", text)
+
     def confirm(self) -> bool:
         """An operator says that all durable subscriptions are there again; False: nothing is held."""
         self._confirmed = self._holding
@@ -109,7 +124,6 @@ class HeldCopies:
             self._fresh = True
         return self._new
 
-    def takes(self) -> bool:
         """True if a copy that arrives is to be held."""
         self._holding |= self._fresh
         self._fresh = False

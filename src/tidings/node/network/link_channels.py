@@ -12,6 +12,18 @@ from tidings.routing.control.messages import Control
 CONTROL_FRAME = 0x40
 
 
+class LinkClock:
+    """The time of the links, in milliseconds: it never goes back, as the wall clock may, by which messages expire."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def at(self, now: float) -> float:
+        """It is so late. A driver tells it before each turn of the node."""
+        self.now = max(self.now, now)
+        return self.now
+
+
 class LinkChannels:
     def __init__(self, plane: NetworkPlane) -> None:
         self.peers: dict[Router, int] = {}  # linked: the plane's number of the link

@@ -322,7 +322,7 @@ class Network:
         self.relay_inbox.tick()
         self.store_and_forward.forget_silent(now_ms, 2 * self.settings.bdrp.retain_ms)
         self.out += self.held_copies.tick(self.clock.now)
-        if self.store_age.tick(self.clock.now, journal, self.store_and_forward.last_seq):
+        if self.store_age.tick(self.clock.now, journal, self.held_copies.last_seq):
             for peer in self._channels.peers:
                 self._channels.say(peer, self.store_age.marks(peer))
         self.note_interests(journal)
@@ -412,7 +412,7 @@ class Network:
                 self.congestion.heard(self.clock.now, peer, routers)
             case StoreMarks():
                 if self.store_age.heard(peer, message):
-                    self.out.append(self.store_and_forward.store_is_old(peer))
+                    self.out.append(self.held_copies.store_is_old(peer))
             case Datagram():
                 self.datagrams.arrived(message)
             case SchemeMessage(scheme=scheme, payload=payload) if scheme == PAN and self.pan is not None:

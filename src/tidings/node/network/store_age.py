@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from tidings.delivery.store import Note
 from tidings.node.mailboxes.journal import Journal
-from tidings.overlay.effects import Report, Router
+from tidings.overlay.effects import Router
 from tidings.routing.control.messages import StoreMarks
 
 MARK_NOTE, PEER_PREFIX = "store-mark", "store-mark-of:"
@@ -77,16 +77,6 @@ class StoreAge:
 
 def _note(key: str, mark: int) -> Note:
     return Note(key, mark.to_bytes(8, "little"))
-
-
-def old_store(peer: Router, *, replaced: bool) -> Report:
-    """A neighbour knows a later state of this broker's store, which is a new one or a restored one."""
-    if replaced:
-        text = f"the store is new, but broker {peer} knows an earlier one of this broker"
-        return Report("E_STORE_REPLACED", text)
-    text = f"the store is older than when broker {peer} last heard of it, as after a restored backup: "
-    text += "what was stored and acknowledged since is lost, and what waits is given marked as redelivered"
-    return Report("E_STORE_RESTORED", text)
 
 
 def _number(value: bytes) -> int:

@@ -51,9 +51,8 @@ from tidings.node.network.copy_numbers import (
 )
 from tidings.node.network.held_copies import EmptyStoreOptions, HeldCopies
 from tidings.node.network.relay_dedup import RelayDedup
-from tidings.node.network.store_age import old_store
 from tidings.node.plane import NetworkPlane
-from tidings.overlay.effects import Report, Router
+from tidings.overlay.effects import Router
 
 KIND = "transit"
 LOAD_MAX = 256
@@ -349,16 +348,6 @@ class StoreAndForward:
         """About once a second: forget which copies came of broker runs that are long over."""
         for note in self._seen.numbers.forget_silent(now_ms, silent_ms):
             self._journal.later(note)
-
-    @property
-    def last_seq(self) -> int:
-        """Of what was stored here, by this broker's runs so far."""
-        return self._service.last_seq
-
-    def store_is_old(self, peer: Router) -> Report:
-        """A neighbour knows a later state of this broker's store."""
-        self._service.doubt()
-        return old_store(peer, replaced=self._held.replaced())
 
     def waiting_for(self) -> dict[Router, int]:
         """Routers that something waits for, unsent, and how much."""

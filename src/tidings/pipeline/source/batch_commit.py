@@ -6,11 +6,11 @@ tasks therefore does not matter, nor do speculative or repeated tasks: Spark pas
 
     start ──► part 1 ──► … ──► last part       numbers of the commits of batch b: b·2²⁰ + 0, 1, …, 2²⁰ − 1
 
-A batch that is larger than one transaction is published in parts. Its rows are then sorted by content, so that a
-batch that is repeated with other partitions has the same parts, and goes on behind the last that was committed. Every
-commit carries a digest of the whole batch; if a batch that was published in part comes again with other rows, it is
-refused (E_SINK_CHANGED), because no continuation would be right. One transaction needs no such check: what was
-committed first is the batch.
+A batch that is larger than one transaction (in bytes, or by rows) is published in parts. Its rows are then sorted by
+content, so that a batch that is repeated with other partitions has the same parts, and goes on behind the last that was
+committed. Every commit carries a digest of the whole batch; if a batch that was published in part comes again with
+other rows, it is refused (E_SINK_CHANGED), because no continuation would be right. One transaction needs no such check:
+what was committed first is the batch.
 """
 
 import asyncio
@@ -27,12 +27,14 @@ from pyspark.sql.datasource import WriterCommitMessage
 from tidings.client.client import Client
 from tidings.client.factory import connect
 from tidings.errors import ConnectionLostError, LimitError, RemoteError, UsageError
+from tidings.node.settings import NodeSettings
 from tidings.pipeline.source.options import PAUSE_SECONDS, WriteOptions
 
 PARTS = 1 << 20
 COMPLETE = PARTS - 1
 DIGEST_BITS = 128
 ROW_BYTES = 64  # of a message besides its content
+ROWS_MAX = NodeSettings().transaction_messages_max  # of a transaction
 
 
 @dataclass
@@ -81,7 +83,7 @@ class BatchPublisher:
         rows = [row for one in staged for row in one.rows]
         size = sum(len(row) + ROW_BYTES for row in rows)
         self._parts = [rows]
-        if size > options.transaction_bytes:
+        if size > options.transaction_bytes or len(rows) > ROWS_MAX:
             self._parts = list(parts_of(sorted(rows), options.transaction_bytes))
         total = sum(one.digest for one in staged) % (1 << DIGEST_BITS)
         self._digest = f"{total:032x}-{len(rows)}-{options.transaction_bytes}"
@@ -137,16 +139,18 @@ class BatchPublisher:
         return stored - self._base
 
 
-def parts_of(rows: Sequence[bytes], bytes_max: int) -> Iterator[list[bytes]]:
+def parts_of(rows: Sequence[bytes], bytes_max: int, rows_max: int = ROWS_MAX) -> Iterator[list[bytes]]:
     """Rows one after the other, in parts of limited size; at least one row each.
 
     >>> [len(part) for part in parts_of([b"a" * 100, b"b" * 100, b"c" * 100], 400)]
+    [2, 1]
+    >>> [len(part) for part in parts_of([b"a", b"b", b"c"], 400, rows_max=2)]
     [2, 1]
     """
     part: list[bytes] = []
     size = 0
     for row in rows:
-        if part and size + len(row) + ROW_BYTES > bytes_max:
+        if part and (size + len(row) + ROW_BYTES > bytes_max or len(part) >= rows_max):
             yield part
             part, size = [], 0
         part.append(row)

@@ -28,6 +28,8 @@ _NAMES = {
     "E_AMQP_UNATTACHED": "amqp:session:unattached-handle",
     "E_CODEC": "amqp:invalid-field",
     "E_CONNECTIONS": "amqp:resource-limit-exceeded",
+    "E_AMQP_DELAY": "amqp:invalid-field",
+    "E_DELAY_EVENT": "amqp:not-allowed",
     "E_DESTINATION": "amqp:invalid-field",
     "E_DURABLE_BUSY": "amqp:resource-locked",
     "E_DURABLE_UNKNOWN": "amqp:not-found",

@@ -50,8 +50,10 @@ _FIELDS = 13  # of the properties section
 )
 _PLAIN = (bool, int, float, str, bytes)  # types that come back as they went
 _UINT_MAX = 0xFFFF_FFFF
+_TIME_MAX = 1 << 53
 _UINT_TEXT = re.compile("0|[1-9][0-9]{0,9}")
 _JMS_TO, _JMS_REPLY_TO = symbol("x-opt-jms-dest"), symbol("x-opt-jms-reply-to")
+_DELAY, _DELIVERY_TIME = symbol("x-opt-delivery-delay"), symbol("x-opt-delivery-time")
 _JMS_KINDS = ("queue", "topic", "temporary-queue", "temporary-topic")  # as the annotations number them
 FORM_SHIFT = 29
 Kept: TypeAlias = dict[MessageSection, list[Decoded]]
@@ -117,6 +119,7 @@ def read_message(content: bytes, link: Incoming) -> Message:
         correlation_id=id_text(fields[_CORRELATION]),
         reply_to=_reply_to(fields[_REPLY_TO], _kind(annotations, _JMS_REPLY_TO), link),
         type=fields[_SUBJECT] if type(fields[_SUBJECT]) is str else None,
+        deliver_at_ms=_deliver_at(annotations, link.now_ms),
     )
     kept = [one.raw for one in sections if one.section in (MessageSection.MESSAGE_ANNOTATIONS, MessageSection.FOOTER)]
     if _int(header[1], PRIORITY_DEFAULT) > PRIORITY_MAX or header[3] is False:
@@ -246,6 +249,16 @@ def _expiration(ttl_ms: AmqpValue, absolute_ms: AmqpValue, now_ms: int) -> int |
     """Whichever comes first."""
     times = [_int(absolute_ms, None, 1), now_ms + ttl_ms if isinstance(ttl_ms, uint) and ttl_ms else None]
     return min((one for one in times if one is not None), default=None)
+
+
+def _deliver_at(annotations: dict[AmqpValue, AmqpValue], now_ms: int) -> int | None:
+    """The delivery time that the annotations ask for; None: at once."""
+    delay, time = annotations.get(_DELAY), annotations.get(_DELIVERY_TIME)
+    for name, value in ((_DELAY, delay), (_DELIVERY_TIME, time)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _TIME_MAX):
+            raise CodecError("E_AMQP_DELAY", f"{name} must be a whole number of milliseconds")
+    due_ms = int(time) if isinstance(time, int) else now_ms + int(delay) if isinstance(delay, int) else 0
+    return due_ms if due_ms > now_ms else None
 
 
 def _kind(annotations: dict[AmqpValue, AmqpValue], name: symbol) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from tidings.protocols.amqp.wire.types import symbols
 from tidings.protocols.native.frames import FrameType
 from tidings.protocols.native.peer import Fields
 
-CREDIT = 500
+CREDIT = 2000
 FRAME_OVERHEAD = 64  # of the frame around a message
 FIELDS_OVERHEAD = 256  # of what our fields take more than AMQP's
 PARTIAL_MESSAGES = 2  # of the largest size may be incomplete on a connection

@@ -22,7 +22,7 @@ from tidings.protocols.amqp.durable_removal import ForgetLink
 from tidings.protocols.amqp.engine.channel import AmqpChannel
 from tidings.protocols.amqp.engine.connection import AmqpConnection
 from tidings.protocols.amqp.engine.link import AmqpLink, IncomingDelivery, LinkChannel, ReceiverLink, SenderLink
-from tidings.protocols.amqp.producer import ProducerLink
+from tidings.protocols.amqp.producer import CREDIT, ProducerLink
 from tidings.protocols.amqp.sasl import AMQP_HEADER, Sasl, SaslOutcome
 from tidings.protocols.amqp.sasl import SaslState as SaslState
 from tidings.protocols.amqp.transactions import AmqpTransactions
@@ -37,7 +37,7 @@ CHANNELS_MAX = 255
 FRAME_HEADER_BYTES = 8  # of the native protocol
 LINKS_MAX = 4_096  # of one connection
 FRAME_BYTES_MAX = 64 << 10
-CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
+CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS")
 
 
 OurLink: TypeAlias = ConsumerLink | BrowserLink | ForgetLink | ProducerLink
@@ -202,6 +202,7 @@ class AmqpEngine:
         self._transactions = AmqpTransactions(context)
         self._peer = context.peer
         self._transfers = context.transfers
+        self._transfers.credit_max = CREDIT
         opening = AmqpOpen(
             name,
             max_frame_size=FRAME_BYTES_MAX,

@@ -96,6 +96,8 @@ class Bdrp:
             "foreign": len(self._foreign),
             "unbounded": self._local.unbounded,
             "parts": len(self._parts),
+            "advertised": sum(map(len, self._parts.rows)),
+            "advertised_bytes": self._parts.size,
         }
 
     def start(self, now: float) -> list[Effect]:

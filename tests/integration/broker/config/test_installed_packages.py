@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tidings.broker import process, tracking_thread
+from tidings.broker import tracking_thread
 from tidings.broker.config import installed_packages as installed
-from tidings.broker.config import load as config
 from tidings.broker.startup import StartupOptions, prepare
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.cli import broker as command
@@ -21,7 +20,7 @@ PROTOCOLS = ("native", "stomp", "websocket", "amqp", "mqtt")
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (command, config, installed, process, tracking_thread):
+    for module in (command, installed, tracking_thread):
         monkeypatch.setattr(module, "installed", lambda package: False)
 
 

@@ -92,6 +92,7 @@ WRONG = {
     f"[[access]]\nuser='a'\noperations=['publish']\ntype='{'x' * 300}'": "f:4: access[0].type: an attribute name must",
     "[[access]]\nuser='a'\noperations=['publish']\ntype='Trade.Sale.Trade'": "f:4: access[0].type: Trade is name",
     "[[access]]\nuser='a'\noperations=['trace']\ntype='Trade'": "f:3: access[0].operations: the right to trace",
+    "network={name='n',insecure=true}\naccess=[{user='a',operations=['define'],type='T'}]": "f:2: access[0].type: ro",
     "[tracking]\nbits = 128\nbits_max = 64": "f:3: tracking.bits_max: 64 is below bits, 128; raise it to at least bits",
     "a = ": "f:1: not valid TOML: Invalid value",
     "\na = 1\na = 2": "f:3: not valid TOML: Cannot overwrite a value",

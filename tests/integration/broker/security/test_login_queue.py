@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.broker.security.login_queue import FAIR_TAKES, LoginQueue
+from tidings.broker.security.login_queue import FAIR_TAKES, REFUSED_MAX, LoginQueue
 
 PUTS = st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=60)
 
@@ -48,3 +48,33 @@ def test_nothing_is_lost_and_the_queue_is_bounded(puts: list[tuple[str, bool]]) 
     assert queue.take() is None
     assert {*taken, *shed} == set(range(len(puts)))
     assert len(taken) + len(shed) == len(puts)
+
+
+def test_prefixes_with_a_wrong_password_wait_behind_others_and_are_not_forgotten() -> None:
+    queue = LoginQueue[str]()
+    for stranger in range(60):
+        queue.judged(f"s{stranger}", right=False)
+        queue.put(f"wrong {stranger}", f"s{stranger}", proven=False)
+    queue.put("new", "n", proven=False)
+    taken = [queue.take() for _ in range(61)]
+    assert taken[0] == "new"
+    assert len(set(taken)) == 61, "all come"
+    for number in range(40):
+        queue.put("new", f"n{number}", proven=False)
+    queue.put("wrong", "s1", proven=False)
+    assert "wrong" in [queue.take() for _ in range(FAIR_TAKES**2)], "they wait, but not forever"
+    while queue.take() is not None:
+        pass
+    queue.judged("s1", right=True)
+    queue.put("wrong again", "s2", proven=False)
+    queue.put("right again", "s1", proven=False)
+    assert queue.take() == "right again"
+
+
+def test_what_is_remembered_of_prefixes_is_bounded() -> None:
+    queue = LoginQueue[str]()
+    for number in range(REFUSED_MAX + 1):
+        queue.judged(str(number), right=False)
+    queue.put("remembered", "1", proven=False)
+    queue.put("forgotten", "0", proven=False)
+    assert queue.take() == "forgotten"

@@ -14,7 +14,7 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.protocols.amqp.message import FORM_SHIFT, KEPT, Incoming, read_message, write_message
 from tidings.protocols.amqp.sections import MessageSection, encode
-from tidings.protocols.amqp.wire.types import int32, symbol, timestamp, ubyte, uint, ulong
+from tidings.protocols.amqp.wire.types import byte, int32, symbol, timestamp, ubyte, uint, ulong
 
 NOW_MS = 1_700_000_000_000
 QUEUE = Destination("orders", True)
@@ -25,7 +25,9 @@ ids = st.none() | texts | st.integers(0, 2**64 - 1).map(ulong) | st.just("ID:AMQ
 plain_values = st.one_of(
     st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), texts, st.binary(max_size=300)
 )
-values = plain_values | st.sampled_from([None, int32(3), float("nan"), -0.0, symbol("s")])
+values = plain_values | st.sampled_from(
+    [None, int32(-3), uint(2**31), ubyte(200), float("nan"), -0.0, symbol("s"), ulong(2**63)]
+)
 addresses = st.none() | st.sampled_from(["queue://r", "topic://a.b", "r", "queue://a..b", "topic://a.>"])
 fields = st.tuples(
     ids,
@@ -42,7 +44,11 @@ fields = st.tuples(
     st.none() | st.integers(0, 2**32 - 1).map(uint),
     st.none() | texts,
 )
-rarely = st.integers(0, 6).map(lambda one: one == 0)
+annotations = st.dictionaries(
+    st.sampled_from(["x-opt-jms-dest", "x-opt-jms-msg-type", "a"]).map(symbol),
+    st.sampled_from([byte(0), byte(1), 5, "x", symbol("y"), True, None, [1], uint(9), ulong(2**40), b"b"]),
+    max_size=2,
+)
 headers = st.tuples(
     st.none() | st.booleans(),
     st.none() | st.integers(0, 11).map(ubyte),
@@ -59,24 +65,24 @@ bodies = st.one_of(
 )
 
 
-@settings(max_examples=300)
-@given(
-    headers,
-    fields,
-    st.dictionaries(names, values, max_size=4),
-    bodies,
-    rarely,
-    st.sets(st.sampled_from([2, 7, 8, 12])),
-)
-def test_a_message_is_read_as_by_the_reference(
-    header: Any, fields: Any, application: Any, body: Any, annotated: bool, rare: set[int]
-) -> None:
-    some = [None if place in (2, 7, 8, 12) and place not in rare else one for place, one in enumerate(fields)]
-    content = encode(MessageSection.HEADER, list(header))
-    if annotated:
-        content += encode(MessageSection.MESSAGE_ANNOTATIONS, {symbol("a"): 1})
-    content += encode(MessageSection.PROPERTIES, some)
-    content += encode(MessageSection.APPLICATION_PROPERTIES, application) + encode(*body)
+@st.composite
+def contents(draw: st.DrawFn) -> bytes:
+    """Messages of which most are plain, with and without what must be kept as it came."""
+    rare = draw(st.sets(st.sampled_from([2, 7, 8, 12])))
+    some = [None if place in (2, 7, 8, 12) and place not in rare else one for place, one in enumerate(draw(fields))]
+    content = encode(MessageSection.HEADER, list(draw(headers))) if draw(st.booleans()) else b""
+    if draw(st.booleans()):
+        content += encode(MessageSection.MESSAGE_ANNOTATIONS, draw(annotations))
+    if draw(st.booleans()):
+        content += encode(MessageSection.PROPERTIES, some)
+    if draw(st.booleans()):
+        content += encode(MessageSection.APPLICATION_PROPERTIES, draw(st.dictionaries(names, values, max_size=4)))
+    return content + encode(*draw(bodies))
+
+
+@settings(max_examples=500)
+@given(contents())
+def test_a_message_is_read_as_by_the_reference(content: bytes) -> None:
     read = amqp_read_plain(content, QUEUE.name, True, NOW_MS)
     reference = read_message(content, LINK)
     if read is None:
@@ -84,7 +90,36 @@ def test_a_message_is_read_as_by_the_reference(
     form, message = read
     raw = bytes(replace(ID, publisher=ID.publisher | form << FORM_SHIFT))
     assert message[:4] + raw + message[20:] == encode_message(reference)
-    assert KEPT not in reference.properties
+
+
+@settings(max_examples=500)
+@given(contents(), st.sampled_from(["", "more", "less", "body", "kept"]))
+def test_what_was_kept_is_written_as_by_the_reference(content: bytes, change: str) -> None:
+    message = read_message(content, LINK)
+    properties = dict(message.properties)
+    if change == "more":
+        properties["added"] = 1
+    if change == "less" and properties:
+        del properties[next(iter(properties))]
+    if change == "kept" and KEPT in properties:
+        properties[KEPT] = encode(MessageSection.PROPERTIES, [None, b"root", "queue://evil"])
+    message = replace(message, properties=properties, body=b"other" if change == "body" else message.body)
+    raw = encode_message(message)
+    written = amqp_write_plain(raw, 1, NOW_MS, False)
+    assert written is None or written == write_message(decode_message(raw), 1, NOW_MS)
+
+
+def test_usual_messages_of_other_libraries_are_plain() -> None:
+    jms = encode(MessageSection.MESSAGE_ANNOTATIONS, {symbol("x-opt-jms-msg-type"): byte(5)})
+    to = encode(MessageSection.PROPERTIES, ["id", b"user", "queue://orders", "subject"])
+    numbers = encode(MessageSection.APPLICATION_PROPERTIES, {"n": int32(7), "u": uint(7), "s": "x"})
+    content = jms + to + numbers + encode(MessageSection.VALUE, "text")
+    read = amqp_read_plain(content, QUEUE.name, True, NOW_MS)
+    assert read is not None
+    message = encode_message(read_message(content, LINK))
+    written = amqp_write_plain(message, 1, NOW_MS, False)
+    assert written is not None
+    assert written.endswith(content)
 
 
 @settings(max_examples=300)

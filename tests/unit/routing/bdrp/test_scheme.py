@@ -6,14 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.matching.encoding import Encoding
+from tidings.model.codec import encode_predicate
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 from tidings.routing.bdrp.advertisement import Change, encode_advertisement
 from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.bdrp.parts import ROW_BYTES_MORE, topic_of
 from tidings.routing.bdrp.scheme import Bdrp, BdrpOptions
+from tidings.routing.control.codec import encode
 from tidings.routing.control.flood import Flood
-from tidings.routing.control.messages import FloodItem, SchemeMessage, Topic
+from tidings.routing.control.messages import FloodAck, FloodItem, SchemeMessage, Topic
 from tidings.routing.effects import Deliver, Effect, Report, Route, Send, SetTimer, UnicastTable
 
 ENCODING = InterestEncoding()
@@ -163,6 +165,7 @@ def test_who_wants_more_than_can_be_told_asks_for_everything() -> None:
 
 
 EXACT = InterestEncoding(exact=True)
+TOPIC = Constraint("@topic", Op.TOPIC, "warehouse.events")
 SMALL = BdrpOptions(part_bytes_max=400, parts_max=4)
 
 
@@ -193,6 +196,8 @@ def test_many_filters_are_advertised_in_parts_of_bounded_size() -> None:
     assert len({one.topic for one in heard}) == len(heard) > 1
     assert tables.rows[1] == scheme.local_rows() == set(hearing.predicates[1])
     assert hearing.counts()["rows"] == hearing.counts()["filters"] == len(hearing.predicates[1]) == 20
+    assert (scheme.counts()["advertised"], scheme.counts()["parts"]) == (20, len(heard))
+    assert scheme.counts()["advertised_bytes"] == size_of(scheme.local_rows())
     scheme.unsubscribe(60.0, filter_of(3))
     scheme.subscribe(60.0, filter_of(100))
     heard = hear(hearing, scheme.tick(110.0))
@@ -225,6 +230,24 @@ def test_whatever_comes_and_goes_others_know_a_superset_and_mostly_the_same(step
 
 def size_of(rows: set[bytes]) -> int:
     return sum(len(one) + ROW_BYTES_MORE for one in rows)
+
+
+def test_links_carry_at_most_the_exact_filters_however_they_arrive() -> None:
+    """Compressed, and sent whole again only when differences take as many bytes."""
+    flood = Flood(1, incarnation=1)
+    flood.link_up(0.0, 2)
+    scheme, exact, carried, now = Bdrp(flood, EXACT, Recorded()), 0, 0, 0.0
+    for number in range(3000):
+        name = f"device-{number * 7919 % 1009}"
+        one = Predicate.of(Constraint("name", Op.EQ, name), Constraint("price", Op.GT, number), TOPIC)
+        exact += len(encode_predicate(one))
+        scheme.subscribe(now, one)
+        if number % 30 == 29:
+            now += 60.0
+            for item in items(scheme.tick(now)):
+                carried += len(encode(item))
+                flood.receive(now, 2, FloodAck(item.topic, 1, item.version))
+    assert carried < exact
 
 
 def test_parts_of_an_earlier_life_go_with_the_first_of_the_next() -> None:
