@@ -124,6 +124,7 @@ class HeldCopies:
             self._fresh = True
         return self._new
 
+    def takes(self) -> bool:
         """True if a copy that arrives is to be held."""
         self._holding |= self._fresh
         self._fresh = False
