@@ -163,6 +163,7 @@ private:
             if (i == 2 && item.kind != AmqpKind::Uint) return false;
             if (i == 2) ttl_ms_ = static_cast<uint32_t>(item.number);
             if (i > 2 && item.kind != AmqpKind::Bool && item.kind != AmqpKind::Uint) return false;
+            if (i == 3 && !item.number) return false;  // not the first acquirer: the section is kept
         }
         return cursor.done();
     }
