@@ -164,6 +164,7 @@ private:
             if (i == 2) ttl_ms_ = static_cast<uint32_t>(item.number);
             if (i == 3 && item.kind == AmqpKind::Bool && !item.number) return false;  // which must stay so
             if (i > 2 && item.kind != AmqpKind::Bool && item.kind != AmqpKind::Uint) return false;
+            if (i == 3 && !item.number) return false;  // not the first acquirer: the section is kept
         }
         return cursor.done();
     }
