@@ -31,7 +31,7 @@ def publish(body: bytes = b"", *, receipt: int = 0, destination: str = "t") -> b
 
 
 BAD = {
-    "garbage": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "E_CODEC_LIMIT"),
+    "garbage": (b"\xff\xff\xff\x7fgarbage\r\n\r\n", "E_CODEC_LIMIT"),
     "a huge length": (b"\xff\xff\xff\xff\x01\x00\x00\x00", "E_CODEC_LIMIT"),
     "a long frame before log-in": ((70_000).to_bytes(4, "little") + b"\x01\0\0\0", "E_CODEC_LIMIT"),
     "an unknown type": (encode_frame(0x77, b""), "E_FRAME_TYPE"),

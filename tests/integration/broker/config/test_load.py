@@ -174,6 +174,7 @@ def test_listeners_that_name_no_port_have_that_of_their_protocol() -> None:
         "amqp": 5672,
         "mqtt": 1883,
         "mqtt-websocket": 8083,
+        "http": 8090,
     }
 
 
