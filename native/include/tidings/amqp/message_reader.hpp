@@ -49,6 +49,7 @@ enum AmqpField : uint8_t {
 inline constexpr std::string_view amqp_kept = "JMSXAmqp", amqp_message_id = "JMSXMessageID",
                                   amqp_user_id = "JMSXUserID", amqp_content_type = "content-type",
                                   amqp_group_id = "JMSXGroupID", amqp_group_sequence = "JMSXGroupSeq";
+inline constexpr std::string_view amqp_delay = "x-opt-delivery-delay", amqp_delivery_time = "x-opt-delivery-time";
 inline constexpr std::string_view amqp_id_prefix = "ID:AMQP_", amqp_ulong_prefix = "ID:AMQP_ULONG:";
 
 // A property that is a field with AMQP, or kept for it.
@@ -162,9 +163,8 @@ private:
             if (i == 1) priority_ = static_cast<uint8_t>(item.number);
             if (i == 2 && item.kind != AmqpKind::Uint) return false;
             if (i == 2) ttl_ms_ = static_cast<uint32_t>(item.number);
-            if (i == 3 && item.kind == AmqpKind::Bool && !item.number) return false;  // which must stay so
             if (i > 2 && item.kind != AmqpKind::Bool && item.kind != AmqpKind::Uint) return false;
-            if (i == 3 && !item.number) return false;  // not the first acquirer: the section is kept
+            if (i == 3 && !item.number) return false;  // not the first acquirer: Python keeps the section
         }
         return cursor.done();
     }
@@ -190,13 +190,14 @@ private:
         }
     }
 
-    // Symbols with scalar values.
+    // Symbols with scalar values; what asks for a later delivery is Python's.
     static bool is_simple(const AmqpItem& map) {
         if (map.count % 2) return false;
         AmqpCursor cursor(map.text);
         for (uint32_t i = 0; i < map.count; i += 2) {
             const AmqpItem name = cursor.next(), value = cursor.next();
             if (name.kind != AmqpKind::Symbol || !is_ascii_text(name.text)) return false;
+            if (name.text == amqp_delay || name.text == amqp_delivery_time) return false;
             if (value.kind >= AmqpKind::List) return false;
             if (value.kind == AmqpKind::Symbol && !is_ascii_text(value.text)) return false;
             if (value.kind == AmqpKind::String && !is_text(value.text)) return false;
