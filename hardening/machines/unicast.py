@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from hardening.machines.unicast_adapter import RoutingOutcome, UnicastAdapter
+from hardening.machines.unicast_adapter import UnicastAdapter
 from tidings.overlay.effects import Received
 from tidings.overlay.link.greeting import Greeting
 from tidings.overlay.link.links import Links
@@ -18,7 +18,7 @@ from tidings.overlay.link.machine import LinkOptions
 from tidings.overlay.topology.generate import barabasi_albert, random_tree, ring, waxman
 from tidings.overlay.topology.graph import Graph, distances
 from tidings.routing.control.messages import FloodItem, VectorRequest, VectorUpdate
-from tidings.routing.effects import Install
+from tidings.routing.effects import Install, RoutingOutcome
 from tidings.routing.unicast.distance_vector import DistanceVector
 from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import Unicast

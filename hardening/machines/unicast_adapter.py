@@ -1,14 +1,12 @@
 """Unicast protocols in the harness: each router a unicast machine on real links."""
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from tidings.overlay.effects import ControlMessage, Router
-from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Safe
+from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, RoutingOutcome, Safe
 from tidings.routing.unicast.protocol import COST_MAX, TIMER, Unicast
 from tidings.sim.harness import Adapter
-
-RoutingOutcome: TypeAlias = Install | Deliver | HandOver | AskKey | Safe | Passed  # `Effect` less what is carried out
 
 
 class UnicastAdapter(Adapter[Unicast, RoutingOutcome]):

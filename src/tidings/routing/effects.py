@@ -21,6 +21,7 @@ __all__ = [
     "Report",
     "Route",
     "Router",
+    "RoutingOutcome",
     "Safe",
     "Send",
     "SetTimer",
@@ -99,4 +100,5 @@ class Passed:
     to: Router | None = None
 
 
+RoutingOutcome: TypeAlias = Install | Deliver | HandOver | AskKey | Safe | Passed  # `Effect` less what is carried out
 Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | AskKey | Safe | Passed | Report

@@ -9,8 +9,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from hardening.machines.unicast_adapter import RoutingOutcome
-
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.model.predicate import Predicate
@@ -23,7 +21,18 @@ from tidings.routing.bdrp.scheme import Bdrp
 from tidings.routing.control.codec import encode
 from tidings.routing.control.flood import FloodOptions
 from tidings.routing.control.messages import FloodAck, FloodItem
-from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Router, Safe, Send
+from tidings.routing.effects import (
+    AskKey,
+    Deliver,
+    Effect,
+    HandOver,
+    Install,
+    Passed,
+    Router,
+    RoutingOutcome,
+    Safe,
+    Send,
+)
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
 from tidings.routing.unicast.link_state import LinkStateOptions, LinkStateUnicast
 from tidings.sim.calendar import Calendar

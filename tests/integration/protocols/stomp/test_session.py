@@ -196,7 +196,7 @@ def test_a_receipt_that_is_no_text_is_echoed_as_well_as_can_be() -> None:
 
 def test_what_comes_before_the_log_in_is_refused() -> None:
     async def check(here: Place) -> None:
-        for first in (b"SEND\ndestination:/topic/a\n\n\0", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01" * 20):
+        for first in (b"SEND\ndestination:/topic/a\n\n\0", b"NOTHING / KNOWN\r\n\r\n", b"\x17\x03\x01" * 20):
             raw = await here.raw()
             await raw.write(first)
             assert (await raw.error()).headers["code"].startswith("E_STOMP")
