@@ -57,6 +57,7 @@ NOT_RUN = [
     "docs/networks.md: tidings net start square.toml --delays",
     "docs/networks.md: SEEDS=1000 python -m pytest tests/unit/sim/test_unicast.py",
     "docs/pipeline.md: spark-submit --master yarn --deploy-mode cluster --conf spar",
+    "docs/protocols.md: curl -N 'http://127.0.0.1:8090/messages?destination=ticks.%3",
     "docs/runbook.md: systemctl start tidings",
     "docs/runbook.md: systemctl stop tidings && cp -a /var/lib/tidings /backup/tid",
     "docs/tutorial.md: tidings lab run quick --server tidings --runs 1 --busy",
@@ -95,7 +96,8 @@ class Broker(NamedTuple):
 
     def moved(self, text: str) -> str:
         """The documented ports may be taken here."""
-        documented = {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672, "mqtt": 1883, "http": 8700}
+        documented = {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672, "mqtt": 1883}
+        documented |= {"http": 8090, "metrics": 8700}
         for name, port in documented.items():
             text = re.sub(rf"(127\.0\.0\.1(?::|\", )){port}\b", rf"\g<1>{self.ports[name]}", text)
         return text
@@ -104,12 +106,12 @@ class Broker(NamedTuple):
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     others = "".join(
-        f'[[listeners]]\nprotocol = "{name}"\nport = 0\n' for name in ("stomp", "websocket", "amqp", "mqtt")
+        f'[[listeners]]\nprotocol = "{name}"\nport = 0\n' for name in ("stomp", "websocket", "amqp", "mqtt", "http")
     )
     more = others + '[broker]\ndata = "data"\n[tracking]\npersist_ms = 200'
     with BrokerProcess(tmp_path_factory.mktemp("broker"), more) as process:
         ports = {event["protocol"]: int(event["port"]) for event in process.events("listening")}
-        yield Broker(process.directory, {**ports, "http": int(process.events("metrics")[-1]["port"])})
+        yield Broker(process.directory, {**ports, "metrics": int(process.events("metrics")[-1]["port"])})
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=name_of)
@@ -133,7 +135,7 @@ def environment(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ite
         path = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
         url = f"tidings://127.0.0.1:{broker.ports['native']}"
         yield {**os.environ, "PATH": ":".join(path), "ROOT": str(ROOT), "PYTHONPATH": str(ROOT), "TIDINGS_URL": url} | {
-            "TIDINGS_API_URL": f"http://127.0.0.1:{broker.ports['http']}"
+            "TIDINGS_API_URL": f"http://127.0.0.1:{broker.ports['metrics']}"
         }
 
 

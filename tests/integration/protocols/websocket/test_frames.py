@@ -132,7 +132,7 @@ def test_broken_frames_end_the_connection(broker: BrokerThread, first: bytes, co
 def test_what_is_no_handshake_is_refused(broker: BrokerThread) -> None:
     async def check() -> None:
         plain, folded = b"GET / HTTP/1.1\r\nHost: x", b"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n b"
-        for request in (plain, folded, b"CONNECT\naccept-version:1.2\n\n\0" * 3, b"\0" * 50):
+        for request in (plain, folded, b"HELLO\naccept-version:1.2\n\n\0" * 3, b"\0" * 50):
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.websocket_port)
             writer.write(request + b"\r\n\r\n")
             answer = await reader.read()
