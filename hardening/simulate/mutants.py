@@ -104,8 +104,8 @@ def _published_at_once(original: Method) -> Method:
 
 
 def _confirmed_early(original: Method) -> Method:
-    def write_alone(self: Engine, event: Published, allowed: bool) -> bool:
-        begun: bool = original(self, event, allowed)
+    def write_alone(self: Engine, event: Published) -> bool:
+        begun: bool = original(self, event)
         if begun and event.receipt:
             self._plane.confirm(event.connection, (event.receipt,))
             self._alone = event._replace(receipt=0)

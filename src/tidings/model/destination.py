@@ -13,8 +13,8 @@ wildcards of other systems are noticed.
 >>> Destination.parse("sensors/room/light")
 Traceback (most recent call last):
     ...
-tidings.errors.UsageError: E_DESTINATION_CHARACTER: levels are divided by dots: write 'sensors.room.light'; a topic \
-of this very name is 'topic:sensors/room/light' (at 7)
+tidings.errors.UsageError: E_DESTINATION_CHARACTER at 7: levels are divided by dots: write 'sensors.room.light'; a \
+topic of this very name is 'topic:sensors/room/light'
 >>> pattern = DestinationPattern.parse("ticks.*.eu")
 >>> pattern.matches(Destination.parse("ticks.xyz.eu")), pattern.matches(Destination.parse("ticks.eu"))
 (True, False)

@@ -12,7 +12,7 @@ from hardening.simulate.run import run
 from hardening.simulate.scenario import LINK
 from hardening.simulate.wire import WireWorld
 
-from tidings.kernel.events import PlaneEvent, PublishedToScheme
+from tidings.kernel.events import CongestionChanged, PlaneEvent, PublishedToScheme
 from tidings.node.effects import PersistNow
 from tidings.node.engine import Engine
 from tidings.node.network.settings import NetworkSettings
@@ -52,7 +52,8 @@ def test_everything_happens_that_the_plane_can_say(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(SimBroker, "_carry_out", carried)
     for seed in range(1, 21):
         WireWorld(seed).run()
-    assert set(get_args(PlaneEvent)) - seen.keys() == {PublishedToScheme}  # of schemes that carry messages themselves
+    # Those of schemes that carry messages themselves, and of push-back between brokers (test_congestion).
+    assert set(get_args(PlaneEvent)) - seen.keys() == {PublishedToScheme, CongestionChanged}
     assert seen[PersistNow] > 20
     assert pauses.keys() == {"slowed", "refused"}
     assert all(pauses.values())
