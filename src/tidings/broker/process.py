@@ -138,8 +138,9 @@ class BrokerMain:
         if not self.configuration.metrics.api:
             return {}
         membership = Membership(broker, lambda: self._startup, self._apply_peers, self._stop.set)
-        guard = lambda: broker.login.guard  # noqa: E731
-        control = BrokerControl(broker.view, guard, broker.end_client, self.check, self.reload, membership)
+        control = BrokerControl(
+            broker.view, lambda: broker.login.guard, broker.end_client, self.check, self.reload, membership
+        )
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
 
     def _open_store(self) -> SqliteStore:

@@ -18,10 +18,10 @@ from tidings.broker.security.guard import Guard
 from tidings.broker.server import Broker
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.delivery.store import MemoryStore, Store
-from tidings.extras import installed
 from tidings.node.clients.admission import Admission
 from tidings.node.limits import BrokerLimits
 from tidings.node.settings import NodeSettings
+from tidings.protocols.amqp.session import AmqpSession
 from tidings.protocols.http.session import HttpSession
 from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
@@ -171,14 +171,11 @@ class BrokerThread:
             make_layer = partial(WebSocketLayer, ("https://pages.example",))
             web = ListenerSettings(StompSession, port=0, make_layer=make_layer, protocol="websocket")
             self.websocket_port = await local.broker.listen(web)
-            if installed("proton"):
-                from tidings.protocols.amqp.session import AmqpSession
-
-                amqp = ListenerSettings(
-                    NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession, protocol="amqp"
-                )
-                self.amqp_port = await local.broker.listen(amqp)
-                self.amqp = f"127.0.0.1:{self.amqp_port}"
+            amqp = ListenerSettings(
+                NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession, protocol="amqp"
+            )
+            self.amqp_port = await local.broker.listen(amqp)
+            self.amqp = f"127.0.0.1:{self.amqp_port}"
             make_mqtt = partial(MqttSession, MqttClients())
             mqtt = ListenerSettings(MqttNativeSession, port=0, make_gateway=make_mqtt, protocol="mqtt")
             self.mqtt_port = await local.broker.listen(mqtt)

@@ -1,6 +1,7 @@
 """A broker whose store is older than what its neighbours know of it says so."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ def test_a_restored_store_is_noticed_and_what_waits_in_it_is_marked(restored: bo
     brokers = _pair(reports)
     subscriber = brokers.subscribe(1, "", durable=True)
     assert subscriber is not None
-    publish = lambda: _publish(brokers)  # noqa: E731
+    publish = partial(_publish, brokers)
     _course(brokers, 3000.0, publish, 1000.0, BackUpDisk(1), publish, 12_000.0, publish, 12_000.0, Crash(1))
     change = [RestoreDisk(1)] if restored else []
     _course(brokers, *change, Restart(1), 3000.0)
