@@ -10,6 +10,7 @@ from hardening.simulate.strain import Strain, random_strain
 from hardening.simulate.typed import OPTIONS as HERMES
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
+from tidings.node.network.held_copies import EmptyStoreOptions
 from tidings.node.network.pan_links import PanSettings
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay.link.machine import LinkOptions
@@ -71,6 +72,8 @@ def random_scenario(choices: Choices) -> Scenario:
     encoding = rng.choice(ENCODINGS[:4])
     broadcast_above = rng.choice((0, 0, 1, 3))
     scheme = choices.scheme.partition("-")[0]
+    # A broker whose disk was full from its first moment on seems to have a new store after a crash.
+    empty_store = EmptyStoreOptions(wait_ms=Random(f"empty store {choices.seed}").choice((200.0, 1000.0, 3000.0)))
     flood = FloodOptions(log_items_max=Random(f"flood {choices.seed}").choice((1, 3, 64)))
     settings = {
         router: NetworkSettings(
@@ -89,6 +92,7 @@ def random_scenario(choices: Choices) -> Scenario:
             merge=choices.seed % 2 == 1,
             hermes=HERMES,
             pan=_pan(router, rng) if choices.overlay == "pan" else None,
+            empty_store=empty_store,
         )
         for router, others in dials.items()
     }
