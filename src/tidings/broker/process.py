@@ -39,19 +39,19 @@ from tidings.broker.membership import Membership
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.server import Broker
 from tidings.broker.startup import Startup, StartupOptions, prepare
+from tidings.broker.store_place import store_place
 from tidings.broker.tasks import Tasks
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.tuning.capacity_observer import Observer, watch
 from tidings.broker.tuning.gc_tuning import collect_seldom
-from tidings.errors import ConfigError, TidingsError
+from tidings.delivery.store import Store
+from tidings.errors import ConfigError, StoreError, TidingsError
 from tidings.kernel.heap import keep_large_blocks
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
-from tidings.store.sqlite.store import SqliteStore
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
-STORE = "messages.db"
 
 Sessions: TypeAlias = Mapping[str, Callable[[], ProtocolSession]]  # by the name of the protocol
 Layers: TypeAlias = Mapping[str, Callable[[tuple[str, ...]], Layer]]  # those with frames around it; takes origins
@@ -130,6 +130,7 @@ class BrokerMain:
         except TimeoutError:
             note(log, logging.ERROR, "shutdown did not finish in time", seconds=STOP_SECONDS)
             return False
+        self._lease.release()
         note(log, logging.INFO, "stopped")
         return True
 
@@ -143,7 +144,7 @@ class BrokerMain:
         )
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
 
-    def _open_store(self) -> SqliteStore:
+    def _open_store(self) -> Store:
         data = Path(self.configuration.broker.data)
         try:
             data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,12 +152,17 @@ class BrokerMain:
             problem = f"broker.data: {data} cannot be created ({error.strerror}); name a directory that can"
             with with_lines(self._options.config):
                 raise ConfigError([problem]) from None
-        store = SqliteStore(data / STORE)
+        place = store_place(self.configuration)
+        self._lease = place.lease()
+        if not self._lease.acquire():
+            raise StoreError("E_STORE_LOCKED", f"{place.name} is in use by another process")
+        self._lease.on_lost(_end)
+        store = place.open(self._lease)
         if self._startup.drawn:
             self._keep_broker_id(data, store)
         return store
 
-    def _keep_broker_id(self, data: Path, store: SqliteStore) -> None:
+    def _keep_broker_id(self, data: Path, store: Store) -> None:
         try:
             broker_id.keep(data, self.configuration.broker.id)
         except ConfigError:
@@ -297,6 +303,15 @@ class BrokerMain:
         if isinstance(self._broker.links, BrokerLinks) and new.peers is not None:
             self._broker.links.renew(new.peers.links)
             self._broker.links.change_peers(new.peers.network)
+
+
+def _end(error: StoreError) -> None:
+    """The store is not ours any more: not a moment longer."""
+    reason = "this broker can no longer write its store and ends"
+    note(log, logging.CRITICAL, reason, code=error.code, reason=error.reason)
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    os._exit(1)
 
 
 def run(
