@@ -62,6 +62,7 @@ struct alignas(64) Connection {
     std::unique_ptr<StompState> stomp;   // if it speaks STOMP
     std::unique_ptr<EventForms> events;  // of the types that it advertises, if any
 
+    bool has_room() const { return output.size() < output_bytes_max; }  // for deliveries
     bool reading() const { return open && !broken && !waiting && !held && !choked && !tired && pushed_back == 0; }
     // The answer to PublishCheck: from now on messages to this destination, "topic:" or "queue:" and its name, pass.
     void allow(std::string_view destination) {
