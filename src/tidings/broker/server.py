@@ -26,6 +26,7 @@ from tidings.broker.connections.client_sockets import ClientSockets
 from tidings.broker.connections.connection import ConnectionServices
 from tidings.broker.connections.connection_factory import ConnectionMaker
 from tidings.broker.connections.gateway_connection import GatewayServices
+from tidings.broker.connections.gateway_turns import GatewayTurns
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.connections.publisher_ids import new_numbering, publisher_numbers
 from tidings.broker.inspection import inspect
@@ -171,6 +172,7 @@ class Broker:
             lambda: self.login.guard.open,
             self._permits,
             lambda number, error: self._step_and_follow(inputs.FailClient(number, error)),
+            GatewayTurns(),
         )
         return ConnectionMaker(services, gateways)
 
