@@ -75,7 +75,7 @@ from tidings.tracking.recording.recorder import TrackingSettings as TrackingSett
 ACK_CUMULATIVE = 1  # flag of an acknowledgement: and all before
 ACK_FLAGS_MAX = 63  # all that there are
 REQUESTS_MAX = 32  # of clients in one step, before others are read
-REQUEST_BYTES = 512  # of a request that count as one more: a long selector takes as much time as many requests
+REQUEST_BYTES = 256  # of a request that count as one more: a long selector takes as much time as many requests
 
 
 class Engine:
