@@ -16,6 +16,7 @@ def subscribe_fields(
     shared: str,
     policy: str,
     no_local: bool,
+    exclusive: bool,
 ) -> dict[str, Value]:
     """The fields of SUBSCRIBE; raises UsageError for a wrong argument."""
     if durable is True:
@@ -31,4 +32,5 @@ def subscribe_fields(
         "shared": text("shared", shared),
         "policy": text("policy", policy),
         "no_local": flag("no_local", no_local),
+        "exclusive": flag("exclusive", exclusive),
     }

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tidings.delivery.redelivery import Backoff
 from tidings.model.destination import Destination, DestinationPattern
 
 
@@ -40,6 +41,8 @@ class QueuePolicy:
     dead_letters: Destination | None = None  # None: the broker's
     idle_ms: int = 0  # deleted when it was empty and without consumers for so long
     create: bool = True  # False: nobody makes such a queue by using it
+    backoff: Backoff = Backoff()  # noqa: RUF009  # frozen: before what was rejected comes again
+    single_active: bool = False  # one consumer is served, the others stand by
 
 
 def policy_of(policies: Iterable[QueuePolicy], destination: Destination) -> QueuePolicy | None:

@@ -330,6 +330,7 @@ class Node:
         """The end of each step: write, give out, answer, hold or release publishers."""
         if not self.records.at_rest:
             self.records.settle(now_ms)
+        self.mailbox_service.wake(now_ms)
         writes = self._flush()
         if self.mailbox_service.losses:
             self.tracking.take_losses(now_ms)

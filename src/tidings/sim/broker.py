@@ -263,7 +263,7 @@ class SimBroker:
 
     def _lose(self, now: float, number: int) -> None:
         self._step(now, inputs.ClientLost(number))
-        del self.clients[number]
+        self.clients.pop(number).gone_at = now
         self.forwarder.close(number)
 
     # --- what a driver does ---------------------------------------------------------------------------------------

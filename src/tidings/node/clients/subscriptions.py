@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
+from tidings.delivery.mailbox import QUEUES, Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.forwarder import DirectSink
 from tidings.model.destination import Destination
@@ -23,6 +23,7 @@ from tidings.node.plane import Plane
 from tidings.node.requests import AckMode, Done, Forget, Subscribe, Unsubscribe
 from tidings.node.settings import NodeSettings
 
+COMMON = {*QUEUES, MailboxKind.SHARED, MailboxKind.SHARED_DURABLE}  # several may consume them
 EVERYTHING = ">"  # a user with `manage` for all topics may inspect the broker and remove subscriptions of others
 
 
@@ -44,6 +45,8 @@ class Subscriptions:
         wanted = plan(request, client.client_id, client.number, client.principal)
         if request.no_local and wanted.kind is not None:
             raise UsageError("E_NO_LOCAL", "no_local is for topics, with ack auto, neither durable nor shared")
+        if request.exclusive and wanted.kind not in COMMON:
+            raise UsageError("E_EXCLUSIVE", "exclusive is for queues and shared subscriptions")
         if wanted.kind is None:
             sink = DirectSink(
                 client.number,
@@ -75,6 +78,7 @@ class Subscriptions:
             accepts=wanted.accepts,
             window=request.window,
             settles=request.window and request.ack is not AckMode.CLIENT,
+            exclusive=request.exclusive,
         )
         subscription = MailboxSubscription(mailbox, consumer, request.destination, request.selector)
         mailbox.policy = request.policy

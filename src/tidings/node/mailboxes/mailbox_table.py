@@ -100,6 +100,10 @@ class MailboxTable:
         policy = policy_of(self.policies, Destination.parse(mailbox.name))
         own = 0 if policy is None else policy.deliveries_max
         mailbox.deliveries_max = own or self._settings.deliveries_max
+        mailbox.single_active = policy is not None and policy.single_active
+        mailbox.backoff = policy.backoff if policy is not None and policy.backoff.first_ms else None
+        if mailbox.backoff is None:
+            mailbox.rest_no_more()
         if policy is None:
             mailbox.quota = None
             self.limited.pop(mailbox, None)

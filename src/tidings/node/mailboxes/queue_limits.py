@@ -27,6 +27,7 @@ class QueueOwner(Protocol):
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
     def lose(self, mailbox: Mailbox, seq: int, cause: LossCause) -> None: ...
     def remove(self, mailbox: Mailbox) -> None: ...
+    def touch_all(self) -> None: ...
 
 
 class QueueLimits:
@@ -38,6 +39,7 @@ class QueueLimits:
         self._mailboxes.apply(policies)
         for mailbox in list(self._mailboxes.limited):
             self.trim(mailbox)
+        self._service.touch_all()  # others may be served now
 
     def admit(self, publications: Iterable[tuple[int, Sequence[Mailbox]]]) -> None:
         """Raises a LimitError if one of the queues has no room for these messages, given with their sizes."""

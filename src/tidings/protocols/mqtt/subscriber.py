@@ -127,7 +127,10 @@ class MqttSubscriber:
             topic.no_local,
             topic.retain_as_published,
             name,
+            exclusive=user_property(pairs, "exclusive").lower() == "true",
         )
+        if found.exclusive and not shared:
+            raise MqttError(Reason.TOPIC_FILTER, "exclusive is for shared subscriptions ($share/group/filter)")
         if self._persistent and topic.qos and not shared:
             found.durable = self._record.take_durable()
         return found
@@ -162,7 +165,7 @@ class MqttSubscriber:
             fields |= {"selector": wanted.selector, "policy": wanted.policy}
             if wanted.shared:
                 # Of a filter with two patterns each has its group.
-                fields |= {"shared": f"mqtt/{place}/{wanted.shared}", "ack": "client"}
+                fields |= {"shared": f"mqtt/{place}/{wanted.shared}", "ack": "client", "exclusive": wanted.exclusive}
             elif wanted.durable:
                 fields |= {"durable": wanted.durable_name(place), "ack": "client"}
             else:

@@ -359,6 +359,7 @@ def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscrib
         session=session,
         paused=field(fields, "paused", bool),
         type=field(fields, "type", str),
+        exclusive=field(fields, "exclusive", bool),
     )
 
 

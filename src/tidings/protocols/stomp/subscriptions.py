@@ -13,6 +13,7 @@ from tidings.protocols.stomp.frames import StompFrame, StompVersion
 DURABLE = ("durable-subscription-name", "activemq.subscriptionName")
 SHARED = ("shared-subscription-name",)
 NO_LOCAL = ("no-local", "activemq.noLocal")
+EXCLUSIVE = ("exclusive", "activemq.exclusive")
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
 POLICY = "slow-policy"
 PREFIXES = {prefix: ("queue:" if queue else "topic:", False) for prefix, queue in NAMED.items()}
@@ -79,7 +80,8 @@ class StompSubscriptions:
             shared=shared,
             credit=_prefetch(frame),
             policy=_policy(frame),
-            no_local=_no_local(frame),
+            no_local=_flag(frame, NO_LOCAL),
+            exclusive=_flag(frame, EXCLUSIVE),
             window=True,
             temporary=destination.startswith("/temp-"),
         )
@@ -152,10 +154,10 @@ def _prefetch(frame: StompFrame) -> int:
     return int(text or 0)
 
 
-def _no_local(frame: StompFrame) -> bool:
-    text = _first(frame, NO_LOCAL).strip().lower()
+def _flag(frame: StompFrame, names: tuple[str, ...]) -> bool:
+    text = _first(frame, names).strip().lower()
     if text not in ("", "true", "false"):
-        raise RemoteProtocolError("E_STOMP_HEADER", f"{NO_LOCAL[0]} must be true or false")
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{names[0]} must be true or false")
     return text == "true"
 
 
