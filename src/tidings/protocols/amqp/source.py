@@ -20,6 +20,7 @@ SELECTOR = (symbol("apache.org:selector-filter:string"), ulong(0x0000468C0000000
 NO_LOCAL = (symbol("apache.org:no-local-filter:list"), ulong(0x0000468C00000003))
 LIFETIME, DELETE_ON_CLOSE = symbol("lifetime-policy"), ulong(0x2B)
 SHARED, GLOBAL = "shared", "global"
+WAIT_NETWORK = "wait-network"  # a capability of the source: attach once all brokers know of it
 
 
 class Filters(NamedTuple):
@@ -75,6 +76,7 @@ def read_source(link: SenderLink, context: Context) -> LinkSource:
         "shared": shared,
         "ack": (AckMode.AUTO if presettled else AckMode.CLIENT).value,
         "paused": True,
+        "wait": "network" if WAIT_NETWORK in capabilities else "",
     }
     return LinkSource(destination, filters, durable, shared, presettled, pattern.wild, temporary, fields)
 

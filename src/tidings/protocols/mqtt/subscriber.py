@@ -128,6 +128,7 @@ class MqttSubscriber:
             topic.retain_as_published,
             name,
         )
+        found.wait = user_property(pairs, "wait")
         if self._persistent and topic.qos and not shared:
             found.durable = self._record.take_durable()
         return found
@@ -140,7 +141,14 @@ class MqttSubscriber:
             return
         before.qos, before.identifier = wanted.qos, wanted.identifier
         before.no_local, before.retain_as_published = wanted.no_local, wanted.retain_as_published
-        answered(wanted.qos)
+        if not wanted.wait:
+            answered(wanted.qos)
+            return
+
+        def known(answer: Fields | RemoteError) -> None:
+            answered(reason_of(answer) if isinstance(answer, RemoteError) else wanted.qos)
+
+        self._peer.ask(FrameType.SYNC, {"wait": wanted.wait}, known)
 
     def _subscribe(self, wanted: MqttSubscription, answered: Callable[[int], None]) -> None:
         """Subscribe with the broker."""
@@ -167,6 +175,8 @@ class MqttSubscriber:
                 fields |= {"durable": wanted.durable_name(place), "ack": "client"}
             else:
                 fields["no_local"] = wanted.no_local
+            if wanted.wait:
+                fields["wait"] = wanted.wait
             if wanted.limited:
                 fields["credit"] = CREDIT
             self._peer.ask(FrameType.SUBSCRIBE, fields, on_answer)

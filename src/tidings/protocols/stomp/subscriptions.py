@@ -6,7 +6,7 @@ from typing import TypeAlias
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError
 from tidings.model.destination import PREFIXES as NAMED
-from tidings.node.requests import AckMode, Forget, Subscribe, Unsubscribe
+from tidings.node.requests import AckMode, Forget, Subscribe, SubscribeWait, Unsubscribe
 from tidings.protocols.stomp.frames import StompFrame, StompVersion
 
 # Names that other brokers use for the same are understood too.
@@ -15,6 +15,7 @@ SHARED = ("shared-subscription-name",)
 NO_LOCAL = ("no-local", "activemq.noLocal")
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
 POLICY = "slow-policy"
+WAIT = "wait"
 PREFIXES = {prefix: ("queue:" if queue else "topic:", False) for prefix, queue in NAMED.items()}
 PREFIXES |= {"/temp-topic/": ("topic:", True), "/temp-queue/": ("queue:", True)}
 OFFERED = "/topic/, /queue/, /temp-topic/ or /temp-queue/"
@@ -81,6 +82,7 @@ class StompSubscriptions:
             policy=_policy(frame),
             no_local=_no_local(frame),
             window=True,
+            wait=_wait(frame),
             temporary=destination.startswith("/temp-"),
         )
         self._next += 1
@@ -157,6 +159,14 @@ def _no_local(frame: StompFrame) -> bool:
     if text not in ("", "true", "false"):
         raise RemoteProtocolError("E_STOMP_HEADER", f"{NO_LOCAL[0]} must be true or false")
     return text == "true"
+
+
+def _wait(frame: StompFrame) -> SubscribeWait:
+    try:
+        return SubscribeWait(frame.headers.get(WAIT, SubscribeWait.BROKER.value))
+    except ValueError:
+        offered = ", ".join(wait.value for wait in SubscribeWait)
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{WAIT} must be one of {offered}") from None
 
 
 def _policy(frame: StompFrame) -> SlowPolicy:
