@@ -60,6 +60,7 @@ fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSaniti
 
 sim: setup  ## random networks, workloads and faults in the simulator, judged against the truth (SEEDS=1000)
 	$(BIN)/python -m hardening.simulate 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/simulation.json
+	$(BIN)/python -m hardening.machines.interest_spread 1 $(or $(SEEDS),1000) --processes $$(nproc)
 
 flaps: setup  ## links that flap and a partition under load, on real sockets (SECONDS=120)
 	$(BIN)/python -m hardening.network.flaps $(or $(SECONDS),120)

@@ -18,6 +18,7 @@ from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.delayed_messages import DelayedMessages, check_delayed, is_delayed
 from tidings.node.clients.event_type_registry import EventTypeRegistry, LocalEventTypes, NetworkEventTypes, NoEventTypes
 from tidings.node.clients.event_type_requests import EventTypeRequests
+from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.clients.session import Connection, MailboxSubscription, Principal
@@ -119,11 +120,12 @@ class Node:
         if network is not None:
             assert rng is not None, "links wait for random times"
             self.network = _make_network(plane, network, pieces, journal, service, self.backpressure, incarnation, rng)
+        self._spread = None if self.network is None else InterestSpread(self.network)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
         self.delayed = DelayedMessages(plane, service, journal, outbox, self.publishing, load_max=pieces.load_messages)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
         self._request_handler = RequestHandler(
-            observed, service, journal, outbox, settings, self.publishing, self.records, self.delayed
+            observed, service, journal, outbox, settings, self.publishing, self.records, self.delayed, self._spread
         )
         self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
         self._completer = Completer(
@@ -315,6 +317,8 @@ class Node:
         self.records.tick(now_ms)
         if self.network is not None:
             self.network.tick(now_ms, self._journal)
+        if self._spread is not None:
+            self._spread.tick()
 
     def retry(self) -> list[Persist]:
         """Try again what could not be written, and write what nobody waits for."""
@@ -370,4 +374,6 @@ class Node:
         if self.network is not None:
             self.network.settle(now_ms, changes)
             self._types.settle()
+        if self._spread is not None:
+            self._spread.settle()
         self.tracking.settle(now_ms, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes())

@@ -131,6 +131,7 @@ class MqttSubscriber:
         )
         if found.exclusive and not shared:
             raise MqttError(Reason.TOPIC_FILTER, "exclusive is for shared subscriptions ($share/group/filter)")
+        found.wait = user_property(pairs, "wait")
         if self._persistent and topic.qos and not shared:
             found.durable = self._record.take_durable()
         return found
@@ -143,7 +144,14 @@ class MqttSubscriber:
             return
         before.qos, before.identifier = wanted.qos, wanted.identifier
         before.no_local, before.retain_as_published = wanted.no_local, wanted.retain_as_published
-        answered(wanted.qos)
+        if not wanted.wait:
+            answered(wanted.qos)
+            return
+
+        def known(answer: Fields | RemoteError) -> None:
+            answered(reason_of(answer) if isinstance(answer, RemoteError) else wanted.qos)
+
+        self._peer.ask(FrameType.SYNC, {"wait": wanted.wait}, known)
 
     def _subscribe(self, wanted: MqttSubscription, answered: Callable[[int], None]) -> None:
         """Subscribe with the broker."""
@@ -170,6 +178,8 @@ class MqttSubscriber:
                 fields |= {"durable": wanted.durable_name(place), "ack": "client"}
             else:
                 fields["no_local"] = wanted.no_local
+            if wanted.wait:
+                fields["wait"] = wanted.wait
             if wanted.limited:
                 fields["credit"] = CREDIT
             self._peer.ask(FrameType.SUBSCRIBE, fields, on_answer)

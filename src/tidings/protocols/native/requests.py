@@ -209,6 +209,7 @@ def _subscribe(asked: Subscribe) -> bytes:
         "paused": asked.paused,
         "type": asked.type,
         "exclusive": asked.exclusive,
+        "wait": asked.wait.value,
     }
     return control(FrameType.SUBSCRIBE, fields, session=asked.session)
 

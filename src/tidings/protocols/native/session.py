@@ -51,6 +51,7 @@ from tidings.node.requests import (
     Rollback,
     ShowTypes,
     Subscribe,
+    SubscribeWait,
     Sync,
     Trace,
     Unadvertise,
@@ -246,7 +247,7 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
         case FrameType.DRAIN:
             return Drain(receipt, unsigned(fields, "subscription"))
         case FrameType.SYNC:
-            return Sync(receipt)
+            return Sync(receipt, _choice(fields, "wait", SubscribeWait.BROKER))
         case FrameType.IDENTIFY:
             return Identify(receipt, _client_id(fields))
         case FrameType.TEMPORARY:
@@ -360,6 +361,7 @@ def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscrib
         paused=field(fields, "paused", bool),
         type=field(fields, "type", str),
         exclusive=field(fields, "exclusive", bool),
+        wait=_choice(fields, "wait", SubscribeWait.BROKER),
     )
 
 

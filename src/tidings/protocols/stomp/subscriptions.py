@@ -6,7 +6,7 @@ from typing import TypeAlias
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError
 from tidings.model.destination import PREFIXES as NAMED
-from tidings.node.requests import AckMode, Forget, Subscribe, Unsubscribe
+from tidings.node.requests import AckMode, Forget, Subscribe, SubscribeWait, Unsubscribe
 from tidings.protocols.stomp.frames import StompFrame, StompVersion
 
 # Names that other brokers use for the same are understood too.
@@ -16,6 +16,7 @@ NO_LOCAL = ("no-local", "activemq.noLocal")
 EXCLUSIVE = ("exclusive", "activemq.exclusive")
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
 POLICY = "slow-policy"
+WAIT = "wait"
 PREFIXES = {prefix: ("queue:" if queue else "topic:", False) for prefix, queue in NAMED.items()}
 PREFIXES |= {"/temp-topic/": ("topic:", True), "/temp-queue/": ("queue:", True)}
 OFFERED = "/topic/, /queue/, /temp-topic/ or /temp-queue/"
@@ -83,6 +84,7 @@ class StompSubscriptions:
             no_local=_flag(frame, NO_LOCAL),
             exclusive=_flag(frame, EXCLUSIVE),
             window=True,
+            wait=_wait(frame),
             temporary=destination.startswith("/temp-"),
         )
         self._next += 1
@@ -159,6 +161,14 @@ def _flag(frame: StompFrame, names: tuple[str, ...]) -> bool:
     if text not in ("", "true", "false"):
         raise RemoteProtocolError("E_STOMP_HEADER", f"{names[0]} must be true or false")
     return text == "true"
+
+
+def _wait(frame: StompFrame) -> SubscribeWait:
+    try:
+        return SubscribeWait(frame.headers.get(WAIT, SubscribeWait.BROKER.value))
+    except ValueError:
+        offered = ", ".join(wait.value for wait in SubscribeWait)
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{WAIT} must be one of {offered}") from None
 
 
 def _policy(frame: StompFrame) -> SlowPolicy:

@@ -37,8 +37,10 @@ class SqliteFile:
         *,
         reserve_bytes: int,
         checkpoint_bytes_max: int,
+        lock: StoreLock | None = None,
     ) -> None:
-        """`load` reads what it holds, twice if it had to be rebuilt; what is damaged goes on the list."""
+        """`load` reads what it holds, twice if it had to be rebuilt; what is damaged goes on the list. A lock that is
+        given stays with the caller."""
         self._path = path
         self._load = load
         self._damaged = damaged
@@ -47,14 +49,14 @@ class SqliteFile:
         self._unclaimed_bytes = 0  # written since it was last looked whether the file has room for the log
         self._room = Reserve(path, reserve_bytes)
         self._page: tuple[int, bytes, Ints] = (-1, b"", np.empty(0, np.int64))  # the batch read last
-        self._lock = StoreLock(path)
+        self._lock, self._own_lock = lock or StoreLock(path), lock is None
         try:
             damaged += salvage.missing(path, made=self._lock.made, logged=self._lock.logged)
             self._db = self._with_reserve(self._open)
             self._room.open()
             self._claim_all()
         except BaseException:
-            self._lock.close()
+            self._unlock()
             raise
         self._lock.opened()
 
@@ -65,6 +67,10 @@ class SqliteFile:
             self._db.close()
         finally:
             self._room.close()
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._own_lock:
             self._lock.close()
 
     # --- opening ---

@@ -56,6 +56,7 @@ from tidings.errors import StoreError, UsageError
 from tidings.store.sqlite.contents import Contents, Written
 from tidings.store.sqlite.errors import is_full, translate, translated
 from tidings.store.sqlite.file import SqliteFile
+from tidings.store.sqlite.lock import StoreLock
 from tidings.store.sqlite.log_tail import TailLimits
 from tidings.store.sqlite.state import StateChange
 
@@ -78,7 +79,10 @@ class StoreLimits:
 
 
 class SqliteStore:
-    def __init__(self, path: str | os.PathLike[str], limits: StoreLimits | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], limits: StoreLimits | None = None, lock: StoreLock | None = None
+    ) -> None:
+        """`lock`: the caller's, who holds it already (`place`)."""
         self._limits = limits or StoreLimits()
         self._mutex = Lock()
         self._use = _Use(self)
@@ -91,6 +95,7 @@ class SqliteStore:
                 self._damaged,
                 reserve_bytes=self._limits.reserve_bytes,
                 checkpoint_bytes_max=self._limits.checkpoint_bytes_max,
+                lock=lock,
             )
         self._closed = False
 
