@@ -907,6 +907,11 @@ def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), ord
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
 
+def plain_predicate(selector: str, destination: bytes) -> bytes | None:
+    """
+    The encoded predicate of a plain selector within a destination, which is an encoded constraint.
+    """
+
 def now_ms() -> int:
     """Milliseconds since 1970."""
 
@@ -923,6 +928,33 @@ class RecentIds:
     def __contains__(self, id: bytes) -> bool: ...
 
     def add(self, id: bytes) -> None: ...
+
+class RowAntichain:
+    """Rows of interests of which none makes another needless."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, row: bytes, elements: Sequence[int]) -> None:
+        """Once more."""
+
+    def add_filter(self, row: bytes, predicate: bytes) -> None:
+        """Once more, an exact filter."""
+
+    def remove(self, row: bytes) -> bool:
+        """Once less; false if it is not there."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self) -> list[bytes]:
+        """Those that are not needless."""
+
+    def take_changes(self) -> tuple[set[bytes], set[bytes]]:
+        """
+        Those that are not needless now and were at the last call, and the other way round.
+        """
+
+    def sizes(self) -> tuple[int, int]:
+        """All rows and elements."""
 
 class Tally:
     """Counts of a replay."""

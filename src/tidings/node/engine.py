@@ -114,8 +114,8 @@ class Engine:
 
     @property
     def has_requests(self) -> bool:
-        """True if requests wait for another step (`PlaneReady`)."""
-        return bool(self._aside)
+        """True if requests wait for another step (`PlaneReady`), or what is left of a turn."""
+        return bool(self._aside) or (self._unfinished and self._alone is None)
 
     def recover(self, now: Now, recovered: Recovered, recent: Iterable[bytes] = ()) -> None:
         """Stand where the store says the broker stood; before the first step. `recent`:
@@ -441,8 +441,8 @@ class Engine:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def _turn(self, now: Now) -> None:
-        self._unfinished = False
         self._pass(now, self.node.turn(now.wall_ms))
+        self._unfinished = self.node.has_changes
 
     def _pass(self, now: Now, effects: Sequence[NodeEffect]) -> None:
         """Answers go to the clients' sessions, everything else to the driver."""

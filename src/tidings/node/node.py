@@ -67,6 +67,8 @@ from tidings.tracking.recording.attachments import Attachment
 from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
 from tidings.tracking.recording.strategies import NoStrategy
 
+CHANGES_MAX = 64  # of interests in one turn, before others come first: a connection that ends may have had very many
+
 
 def _make_network(
     plane: NetworkPlane,
@@ -308,6 +310,11 @@ class Node:
         """Nothing waits to be written."""
         return self._journal.idle
 
+    @property
+    def has_changes(self) -> bool:
+        """True if a turn left changes of interests for the next one."""
+        return bool(self._observed.changes)
+
     def tick(self, now_ms: int) -> None:
         """About once a second: look for what has expired; `turn` and `retry` follow."""
         self._loader.tick()
@@ -369,7 +376,7 @@ class Node:
 
     def _note_changes(self, now_ms: int) -> None:
         """Pass new and ended subscriptions to the routing scheme and to tracking."""
-        changes = self._observed.take_changes()
+        changes = self._observed.take_changes(CHANGES_MAX)
         self._own_types.changed(changes)
         if self.network is not None:
             self.network.settle(now_ms, changes)

@@ -49,6 +49,22 @@ struct alignas(64) Sink {
         size_t bytes() const { return own_bytes() + (end ? end->bytes.size() : 0); }
     };
 
+    // Most sinks never have one, and a deque takes half a kilobyte even while it is empty.
+    class Backlog {
+    public:
+        bool empty() const { return !queue_ || queue_->empty(); }
+        size_t size() const { return queue_ ? queue_->size() : 0; }
+        Waiting& front() { return queue_->front(); }
+        void push_back(Waiting waiting) {
+            if (!queue_) queue_ = std::make_unique<std::deque<Waiting>>();
+            queue_->push_back(std::move(waiting));
+        }
+        void pop_front() { queue_->pop_front(); }
+
+    private:
+        std::unique_ptr<std::deque<Waiting>> queue_;
+    };
+
     // Fields that every delivery reads come first: one cache line.
     Kind kind = Kind::Free;
     StompVersion version = StompVersion::V12;  // if it speaks STOMP
@@ -68,7 +84,7 @@ struct alignas(64) Sink {
     std::array<uint64_t, drop_reasons.size()> untold{};  // of these, by reason, what its subscriber was not told yet
     size_t backlog_bytes = 0, backlog_bytes_max = 0;
     int64_t moved_ms = 0;           // when something last left the backlog, or began to wait in it
-    std::deque<Waiting> backlog;    // for credit, or for room in the output
+    Backlog backlog;                // for credit, or for room in the output
     std::vector<uint32_t> waiters;  // publishing connections that are pushed back because of this sink
 
     // Both return by how many bytes what is held changes.
