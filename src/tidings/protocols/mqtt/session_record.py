@@ -28,7 +28,6 @@ class MqttSubscription:
     durable: int = 0  # a number of the session; 0: the subscription ends with the connection
     patterns: tuple[str, ...] = ()
     numbers: list[int] = field(default_factory=list)  # of the broker's subscriptions
-    used: dict[int, int] = field(default_factory=dict)  # credit to return, by number
     ended: bool = False
 
     def __post_init__(self) -> None:
