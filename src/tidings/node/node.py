@@ -14,12 +14,12 @@ from tidings.model.event_type_topics import is_event
 from tidings.model.predicate import Predicate
 from tidings.node.clients.advertisements import Advertisements
 from tidings.node.clients.answer_batch import AnswerBatch
-from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.delayed_messages import DelayedMessages, check_delayed, is_delayed
 from tidings.node.clients.event_type_registry import EventTypeRegistry, LocalEventTypes, NetworkEventTypes, NoEventTypes
 from tidings.node.clients.event_type_requests import EventTypeRequests
 from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.publications import Publications
+from tidings.node.clients.records_and_wills import ClientRecords
 from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.clients.session import Connection, MailboxSubscription, Principal
 from tidings.node.completer import Completer

@@ -6,12 +6,12 @@ from tidings.delivery.mailbox import MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
 from tidings.node.clients.answer_batch import AnswerBatch
-from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.consumers import Consumers
 from tidings.node.clients.delayed_messages import DelayedMessages
 from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.queue_requests import Queues
+from tidings.node.clients.records_and_wills import ClientRecords
 from tidings.node.clients.session import Connection
 from tidings.node.clients.subscription_plan import CLIENT_ID_MAX, is_temporary, queue_predicate
 from tidings.node.clients.subscriptions import Subscriptions

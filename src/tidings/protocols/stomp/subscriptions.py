@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError
-from tidings.model.destination import PREFIXES as NAMED
 from tidings.node.requests import AckMode, Forget, Subscribe, SubscribeWait, Unsubscribe
+from tidings.protocols.stomp.destinations import canonical, is_temporary, temporary_names
 from tidings.protocols.stomp.frames import StompFrame, StompVersion
 
 # Names that other brokers use for the same are understood too.
@@ -17,9 +17,6 @@ EXCLUSIVE = ("exclusive", "activemq.exclusive")
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
 POLICY = "slow-policy"
 WAIT = "wait"
-PREFIXES = {prefix: ("queue:" if queue else "topic:", False) for prefix, queue in NAMED.items()}
-PREFIXES |= {"/temp-topic/": ("topic:", True), "/temp-queue/": ("queue:", True)}
-OFFERED = "/topic/, /queue/, /temp-topic/ or /temp-queue/"
 ID_MAX = 1_024  # characters
 NUMBERS, SPREAD = 1 << 30, 0x9E3779B1  # of subscriptions; the golden ratio keeps neighbours far apart
 MODES = ("auto", "client-individual", "client")  # of acknowledgement
@@ -55,7 +52,7 @@ class StompSubscriptions:
     def begin(self, publisher: int, broker: int) -> None:
         """The client has logged in. Acknowledgements name a message by the subscription's number: one of an earlier
         connection must not mean another message here, so numbers begin where no connection near this one has any."""
-        self.temporary = f"tmp.{broker}.{publisher}."
+        self.temporary = temporary_names(broker, publisher)
         self._next = publisher * SPREAD % NUMBERS + 1
 
     def add(self, frame: StompFrame, version: StompVersion, receipt: int) -> tuple[Subscribed, Subscribe]:
@@ -74,7 +71,7 @@ class StompSubscriptions:
         request = Subscribe(
             receipt=receipt,
             subscription=subscribed.number,
-            destination=self.canonical(destination),
+            destination=canonical(destination, self.temporary),
             selector=frame.headers.get("selector", ""),
             ack=AckMode.AUTO if mode == "auto" else AckMode.CLIENT,
             durable=durable,
@@ -85,7 +82,7 @@ class StompSubscriptions:
             exclusive=_flag(frame, EXCLUSIVE),
             window=True,
             wait=_wait(frame),
-            temporary=destination.startswith("/temp-"),
+            temporary=is_temporary(destination),
         )
         self._next += 1
         self._known[key] = self._numbers[str(subscribed.number)] = subscribed
@@ -120,13 +117,6 @@ class StompSubscriptions:
 
     def by_number(self, number: str) -> Subscribed | None:
         return self._numbers.get(number)
-
-    def canonical(self, destination: str) -> str:
-        """A destination as the node writes it."""
-        for prefix, (kind, temporary) in PREFIXES.items():
-            if destination.startswith(prefix):
-                return kind + (self.temporary if temporary else "") + destination[len(prefix) :]
-        raise RemoteProtocolError("E_STOMP_DESTINATION", f"a destination begins with {OFFERED}")
 
 
 def needed(frame: StompFrame, name: str) -> str:
