@@ -25,6 +25,7 @@ from tidings.broker.config import broker_id
 from tidings.broker.config.changes import changes
 from tidings.broker.config.locations import with_lines
 from tidings.broker.config.policies import policies_of
+from tidings.broker.config.quotas import quotas_of
 from tidings.broker.config.tables import Configuration, ListenerTable, type_rules
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.connections.file_limit import raise_file_limit, remedy
@@ -275,6 +276,7 @@ class BrokerMain:
         self._broker.configure(limits, self._broker.login.guard)
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         self._broker.replace_policies(policies_of(configuration.policies))
+        self._broker.replace_quotas(quotas_of(configuration.quotas))
         self._renew_certificates(new)
         guard, ended = self._broker.login.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:

@@ -17,6 +17,7 @@ from tidings.kernel.events import ControlFrame, PublishCheck
 from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.node.clients.clock_correction import ClientClocks
 from tidings.node.clients.session import Connection, Principal
+from tidings.node.clients.user_accounts import UserAccounts
 from tidings.node.effects import ClientReady, CloseClient, Effect, Inspection, Log, LogIn, ResumeReading
 from tidings.node.inputs import LoggedIn, Now
 from tidings.node.limits import BrokerLimits
@@ -66,6 +67,7 @@ class ClientNode(Protocol):
     """The node as far as clients' sessions need it."""
 
     connections: dict[int, Connection]
+    accounts: UserAccounts
 
     def connected(self, connection: int, principal: Principal, client_id: str) -> None: ...
 
@@ -170,11 +172,12 @@ class ClientSessions:
     def logged_in(self, now: Now, client: ClientSession, login: LoggedIn) -> None:
         user, client_id, limits = login.principal.name, login.hello.client_id, self._limits
         if not self._open:
-            if self.per_user[user] >= limits.connections_per_user_max:
+            if self.per_user[user] >= self._node.accounts.connections_max(user, limits.connections_per_user_max):
                 self.refuse(now, client, "too many connections of this user")
                 return
             # Clients choose their ids. What one user keeps here must not be another's for the asking.
             client_id = f"{user}/{client_id}"
+            self._node.accounts.connected(now.steady_ms, client.connection, user)
         client.logged_in, client.user = True, user
         self.per_user[user] += 1
         silence_ms, beat_ms = client.session.heartbeats(login.hello, limits.heartbeat_ms)
@@ -266,8 +269,9 @@ class ClientSessions:
         self._node.lost(client.connection)
         self._turn(now)
 
-    def lost(self, connection: int) -> None:
+    def lost(self, now: Now, connection: int) -> None:
         """Its socket is gone."""
+        self._node.accounts.lost(now.steady_ms, connection)
         client = self.by_connection.pop(connection, None)
         if client is None:
             return
