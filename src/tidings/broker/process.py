@@ -37,6 +37,7 @@ from tidings.broker.management.api import ManagementApi
 from tidings.broker.management.call import BrokerControl
 from tidings.broker.management.operations import PREFIX
 from tidings.broker.membership import Membership
+from tidings.broker.security.audit import open_audit
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.server import Broker
 from tidings.broker.startup import Startup, StartupOptions, prepare
@@ -99,6 +100,7 @@ class BrokerMain:
             admission=configuration.admission.admission(),
             tuning=configuration.tuning,
         )
+        open_audit(configuration.logging.audit)
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         observed = configuration.metrics.capacity or self._broker.admission is not None
         observer = self._make_observer() if self._make_observer and observed else None
@@ -140,7 +142,13 @@ class BrokerMain:
             return {}
         membership = Membership(broker, lambda: self._startup, self._apply_peers, self._stop.set)
         control = BrokerControl(
-            broker.view, lambda: broker.login.guard, broker.end_client, self.check, self.reload, membership
+            broker.view,
+            lambda: broker.login.guard,
+            broker.end_client,
+            self.check,
+            self.reload,
+            membership,
+            broker.login.audit,
         )
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
 
@@ -243,6 +251,7 @@ class BrokerMain:
         async with self._reloading:
             try:
                 new = await self._prepare()
+                open_audit(new.configuration.logging.audit)
             except ConfigError as error:
                 for problem in error.problems:
                     note(log, logging.ERROR, "configuration not reloaded", problem=problem)

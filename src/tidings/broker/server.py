@@ -51,6 +51,8 @@ from tidings.node.clients.admission import Admission
 from tidings.node.clients.client_sessions import ClientOptions
 from tidings.node.clients.publish_dedup import recent_ids
 from tidings.node.effects import (
+    AuditAction,
+    AuditRefusal,
     ClientReady,
     CloseClient,
     Effect,
@@ -419,6 +421,10 @@ class Broker:
                 self.tracking.inquire(number, inquiry)
             case Log():
                 self._log(effect)
+            case AuditAction(user, address, protocol, action, fields, code):
+                self.login.audit.action(user, address, protocol, action, fields, code)
+            case AuditRefusal(user, address, protocol, reason):
+                self.login.audit.request_refused(user, address, protocol, reason)
             case fx.Dial() | fx.CloseLink() | fx.SetTimer() | fx.Authenticate() | fx.Report():
                 self.links.carry_out(effect)
             case _:

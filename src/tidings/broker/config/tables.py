@@ -242,6 +242,16 @@ class DeliveryTable:
 class LoggingTable:
     level: str = setting("info", "the lowest level that is logged", choices=LEVELS, reload=True)
     json: bool = setting(False, "log one JSON object per line", reload=True)
+    audit_file: str = setting(
+        "",
+        "the audit log: logins, refusals and administrative actions as JSON lines (docs/security.md); opened again "
+        "by SIGHUP; empty: none",
+        reload=True,
+    )
+
+    @property
+    def audit(self) -> Path | None:
+        return Path(self.audit_file) if self.audit_file else None
 
 
 @dataclass(frozen=True, slots=True)

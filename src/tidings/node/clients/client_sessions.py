@@ -15,14 +15,25 @@ from typing import Protocol
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.events import ControlFrame, PublishCheck
 from tidings.kernel.forwarder import Flag, Forwarder
+from tidings.node.clients.audited_requests import Action, action_of
 from tidings.node.clients.clock_correction import ClientClocks
 from tidings.node.clients.session import Connection, Principal
 from tidings.node.clients.user_accounts import UserAccounts
-from tidings.node.effects import ClientReady, CloseClient, Effect, Inspection, Log, LogIn, ResumeReading
+from tidings.node.effects import (
+    AuditAction,
+    AuditRefusal,
+    ClientReady,
+    CloseClient,
+    Effect,
+    Inspection,
+    Log,
+    LogIn,
+    ResumeReading,
+)
 from tidings.node.inputs import LoggedIn, Now
 from tidings.node.limits import BrokerLimits
 from tidings.node.protocol_session import Bye, Clock, Hello, Inspect, Invalid, Ping, ProtocolSession
-from tidings.node.requests import Accepted, Answer, Failed, Refused, Request
+from tidings.node.requests import Accepted, Answer, Done, Failed, Refused, Request
 from tidings.node.settings import NodeSettings
 from tidings.tracking.recording.clock_skew import SkewWatch
 
@@ -61,6 +72,7 @@ class ClientSession:
     logged_in: bool = False
     closing: bool = False  # once its output is written
     skew: SkewWatch | None = None  # of a client that gives its messages their times
+    actions: dict[int, Action] = field(default_factory=dict)  # administrative ones under way, by receipt
 
 
 class ClientNode(Protocol):
@@ -141,6 +153,8 @@ class ClientSessions:
         self.go_on(now, client)
 
     def request(self, now: Now, client: ClientSession, request: Request) -> None:
+        if (action := action_of(request)) is not None:
+            client.actions[getattr(request, "receipt", 0)] = action
         self._node.asked(now.wall_ms, client.connection, request)
         self._turn(now)
 
@@ -223,10 +237,20 @@ class ClientSessions:
             return
         if isinstance(answer, Accepted):
             self._plane.confirm(client.connection, answer.receipts)
-        elif data := client.session.answer(answer):
+            return
+        self._audit(client, answer)
+        if data := client.session.answer(answer):
             self._plane.send(client.connection, data)
         if client.session.ended:
             self.close(now, client, linger=True)
+
+    def _audit(self, client: ClientSession, answer: Done | Failed | Refused) -> None:
+        who, error = (client.user, client.address, client.session.name), getattr(answer, "error", None)
+        if error is not None and error.code == "E_FORBIDDEN":
+            client.actions.pop(answer.receipt, None)
+            self._out.append(AuditRefusal(*who, error.reason))
+        elif client.actions and (action := client.actions.pop(answer.receipt, None)) is not None:
+            self._out.append(AuditAction(*who, *action, "" if error is None else error.code))
 
     def dropped(self, client: ClientSession, subscription: int, count: int, reason: str) -> None:
         """Messages of a subscription were dropped; some protocols have no place for that."""
