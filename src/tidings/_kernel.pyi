@@ -578,6 +578,21 @@ class Forwarder:
 
     def release(self, connection: int) -> None: ...
 
+    def set_allowance(self, connection: int, number: int) -> None:
+        """
+        What this connection publishes counts for the allowance of this number; 0: for none.
+        """
+
+    def refill(self, number: int, messages: int, messages_max: int, bytes: int, bytes_max: int) -> None:
+        """
+        So much more may be published by those who share this allowance, up to a bound; 0: without end. Made when it is first named.
+        """
+
+    def drop_allowance(self, number: int) -> None: ...
+
+    def allowance_counts(self, number: int) -> tuple[int, int, int]:
+        """Messages, bytes and waits of this allowance so far."""
+
     def set_share(self, milliseconds: int) -> None:
         """
         How long the input of one connection is parsed before others come first, by the system's clock; 0: as long as there is some.

@@ -134,6 +134,7 @@ class Mailbox:
         self.number = number
         self.name = name
         self.kind = kind
+        self.owner = ""  # of a queue: the user who made it; empty: nobody that is known
         self.durable = kind in DURABLE
         self.asked = b""  # of a durable subscription: the predicate that was asked for, without what a rule adds
         self.deliveries_max = deliveries_max

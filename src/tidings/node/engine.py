@@ -196,6 +196,7 @@ class Engine:
                 self.node.tick(now.wall_ms)
             case inputs.TrackingTick():
                 self.node.tracking.tick(now.wall_ms)
+                self.node.accounts.refill(now.steady_ms)
             case inputs.StopTracking():
                 self.node.tracking.close(now.wall_ms)
             case _:
@@ -213,9 +214,10 @@ class Engine:
             clients.opened(incoming.connection, incoming.session, incoming.address)
         elif isinstance(incoming, inputs.ClientLost):
             self._take_last(now, incoming.connection)
-            clients.lost(incoming.connection)
+            clients.lost(now, incoming.connection)
         elif isinstance(incoming, inputs.Reconfigured):
             clients.configure(incoming.limits, open=incoming.open)
+            self.node.accounts.configure(now.steady_ms, incoming.quotas)
             self.node.mailbox_service.limits.configure(incoming.policies)
         elif (client := clients.by_connection.get(incoming.connection)) is not None:  # otherwise it has left meanwhile
             self._input_of_client(now, client, incoming)

@@ -117,6 +117,7 @@ class Node:
         self._outbox = outbox = AnswerBatch()
         self.backpressure = Backpressure(plane)
         self.mailbox_service = service = MailboxService(observed, journal, self.backpressure, settings, outbox)
+        self.accounts = service.mailboxes.accounts
         self.retaining = RetainedSubscriptions(service, journal, outbox, settings)
         self.network: Network | None = None
         if network is not None:

@@ -307,8 +307,8 @@ class SimBroker:
                 self._unread.append(seqs)
             case nfx.LogIn(connection, hello):
                 self._step(now, inputs.LoggedIn(connection, hello, Everyone()))
-            case nfx.ClientReady():
-                pass  # there are no heartbeats here
+            case nfx.ClientReady() | nfx.AuditAction() | nfx.AuditRefusal():
+                pass  # there are no heartbeats here, and nobody audits
             case nfx.ResumeReading(connection):
                 if (resumed := self.clients.get(connection)) is not None:
                     resumed.held = False

@@ -334,7 +334,7 @@ public:
     }
 
     void maybe_resumable(const Connection& connection) {
-        if (connection.pushed_back == 0 && !connection.held && !connection.choked)
+        if (connection.pushed_back == 0 && !connection.held && !connection.choked && !connection.spent)
             resumable_.push_back(connection.number);
     }
 

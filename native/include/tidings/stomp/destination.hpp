@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "tidings/codec/message.hpp"
+#include "tidings/codec/message_reader.hpp"
 #include "tidings/codec/reader.hpp"
 
 namespace tidings {

@@ -1,7 +1,7 @@
 """Operations on the broker: status, capacity, connections, users, configuration, traces."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -43,6 +43,20 @@ async def users(call: Call) -> dict[str, Any]:
         {"name": name, "groups": sorted(user.groups), "password": bool(user.password)}
         for name, user in known
         if call.values["containing"] in name
+    ]
+    offset, limit = call.values["offset"], call.values["limit"]
+    return {"total": len(items), "items": items[offset : offset + limit]}
+
+
+async def quotas(call: Call) -> dict[str, Any]:
+    """Of users that are connected or have queues, and have a quota."""
+    call.check_monitor()
+    used = sorted(call.control.view().engine.usage(), key=lambda one: one.user)
+    items = [
+        {"user": one.user, "quota": asdict(one.quota)}
+        | {name: getattr(one, name) for name in ("connections", "queues", "stored_bytes", "messages", "bytes", "waits")}
+        for one in used
+        if call.values["containing"] in one.user
     ]
     offset, limit = call.values["offset"], call.values["limit"]
     return {"total": len(items), "items": items[offset : offset + limit]}

@@ -246,6 +246,7 @@ OPERATIONS = (
         returns=("released",),
     ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
+    Operation("GET", "/quotas", "listQuotas", "Users' quotas and use.", SEE, brokers.quotas, PAGED, LIST),
     Operation(
         "POST",
         "/configuration/check",

@@ -141,7 +141,7 @@ class Queues:
         if is_temporary(queue):
             raise UsageError("E_QUEUE_TEMPORARY", f"{queue} is the name of a temporary queue; choose another name")
         created = str(queue) not in self._service.mailboxes.by_name
-        self._service.mailboxes.queue(queue, may_make=True)
+        self._service.mailboxes.queue(queue, may_make=True, maker=client.number)
         self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt, {"created": created})))
 
     def delete(self, client: Connection, request: DeleteQueue) -> None:

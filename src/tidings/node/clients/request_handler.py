@@ -155,7 +155,9 @@ class RequestHandler:
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {name}")
         if name in self._service.mailboxes.by_name:
             raise UsageError("E_QUEUE_EXISTS", f"there is a temporary queue {queue.name!r} already")
-        client.temporary[name] = self._service.mailboxes.make(name, MailboxKind.TEMPORARY, queue_predicate(queue))
+        client.temporary[name] = self._service.mailboxes.make(
+            name, MailboxKind.TEMPORARY, queue_predicate(queue), maker=client.number
+        )
         self._outbox.answer(client.number, Done(request.receipt))
 
     def _remove_temporary(self, client: Connection, request: RemoveTemporary) -> None:

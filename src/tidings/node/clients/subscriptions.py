@@ -136,10 +136,12 @@ class Subscriptions:
             if kind is MailboxKind.TEMPORARY:
                 if not request.temporary:
                     raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
-                client.temporary[wanted.name] = self._mailboxes.make(wanted.name, kind, wanted.predicate)
+                client.temporary[wanted.name] = self._mailboxes.make(
+                    wanted.name, kind, wanted.predicate, maker=client.number
+                )
                 return client.temporary[wanted.name]
             if kind is MailboxKind.QUEUE:
-                return self._mailboxes.queue(Destination.parse(wanted.name))
+                return self._mailboxes.queue(Destination.parse(wanted.name), maker=client.number)
             return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
         if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
             # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.

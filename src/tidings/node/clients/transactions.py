@@ -90,7 +90,7 @@ class OpenTransactions:
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
             place, late = self._service.mailboxes.for_message, request.drops_late
             now = [one for one in transaction.messages if not is_delayed(one)]
-            targets = [place(one, self._plane.match(one), drops_late=late) for one in now]
+            targets = [place(one, self._plane.match(one), drops_late=late, maker=client.number) for one in now]
             self._service.limits.admit(zip(map(len, now), targets, strict=True))
         except TidingsError:
             self._failed(client, request, transaction)
