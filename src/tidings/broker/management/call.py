@@ -26,6 +26,7 @@ class BrokerControl:
     check: Callable[[], Awaitable[list[str]]]
     reload: Callable[[], Awaitable[list[str]]]
     membership: Membership
+    switch_over: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,9 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
     async with local_broker(guard=guard, limits=limits) as here:
         broker = here.broker
         membership = Membership(broker, lambda: prepare(StartupOptions(), ("native",)), apply, lambda: None)
-        control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, check, reload, membership)
+        control = BrokerControl(
+            broker.view, lambda: broker.login.guard, broker.end_client, check, reload, membership, lambda: None
+        )
         endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
         port = await endpoint.start("127.0.0.1", 0)
         try:
