@@ -298,7 +298,7 @@ def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:
     seen: set[int] = set()
     for number, peer in enumerate(network.peers):
         at = ("network", "peers", number)
-        if peer.address and not is_address(peer.address):
+        if peer.address and not all(map(is_address, peer.address.split(","))):
             yield Problem((*at, "address"), f"{peer.address!r} is not host:port", 'write "10.0.0.2:7301"')
         if not (peer.address or peer.router):
             yield Problem(at, "neither address nor router is set", "set at least one of them")

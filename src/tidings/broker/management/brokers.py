@@ -74,6 +74,12 @@ async def reload_configuration(call: Call) -> dict[str, Any]:
     return {"reloaded": not problems, "problems": problems}
 
 
+async def switch_over(call: Call) -> dict[str, Any]:
+    call.check_administer()
+    call.control.switch_over()
+    return {"switching": True}
+
+
 async def trace(call: Call) -> dict[str, Any]:
     message, everywhere = MessageId.parse(call.values["id"]), call.values["everywhere"]
     about = (str(call.values[name]) for name in ("why", "destination", "attributes"))

@@ -266,6 +266,15 @@ OPERATIONS = (
         returns=("reloaded", "problems"),
     ),
     Operation(
+        "POST",
+        "/broker/switch-over",
+        "switchOver",
+        "Hand the store over to a standby broker; this process becomes a standby.",
+        ADMINISTER,
+        brokers.switch_over,
+        returns=("switching",),
+    ),
+    Operation(
         "GET",
         "/messages/{id}/trace",
         "traceMessage",
