@@ -36,3 +36,8 @@ class StoreTable:
         minimum=0,
         maximum=1 << 50,
     )
+    standby: bool = setting(
+        False,
+        "this broker is one of several processes for the same store: whoever has its lease serves, the others wait and "
+        "one takes over when the lease is free; false: a store in use is an error",
+    )
