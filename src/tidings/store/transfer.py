@@ -25,7 +25,7 @@ PAGE = 256  # messages read together
 
 @dataclass(frozen=True, slots=True)
 class StoreSummary:
-    """What a store holds."""
+    """Mailboxes and messages of a store."""
 
     mailboxes: int
     messages: int  # that wait somewhere
