@@ -333,6 +333,16 @@ class Node:
             self.network.note_interests(self._journal)
         return self._completer.flush(retry=retry)
 
+    def answers(self, now_ms: int) -> list[NodeEffect] | None:
+        """The answers to a subscription that needs no mailbox: the turn may follow after other requests.
+
+        None: something is to be written, and the turn must follow now.
+        """
+        if not self._journal.empty or self.mailbox_service.mailboxes.changes:
+            return None
+        self.tracking.settle(now_ms, self._observed.take_direct(), [])  # what is published next may be for it
+        return self._outbox.take()
+
     def turn(self, now_ms: int) -> list[NodeEffect]:
         """The end of each step: write, give out, answer, hold or release publishers."""
         if not self.records.at_rest:
