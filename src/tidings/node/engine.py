@@ -64,7 +64,7 @@ from tidings.node.inputs import Input, Now
 from tidings.node.network.link_sessions import LinkSession, LinkSessions
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.node import Node
-from tidings.node.requests import Ack, Credit
+from tidings.node.requests import Ack, Credit, Request, Subscribe
 from tidings.node.settings import NodeSettings
 from tidings.node.view import View
 from tidings.overlay import effects as fx
@@ -97,7 +97,7 @@ class Engine:
         self.node = node = Node(plane, settings, network, tracking=tracking, incarnation=incarnation, rng=rng)
         self._out: list[Effect] = []
         clocks = ClientClocks(plane, node.tracking.skew_ms)
-        self._clients = ClientSessions(plane, node, settings, clients, clocks, self._out, self._turn)
+        self._clients = ClientSessions(plane, node, settings, clients, clocks, self._out, self._asked, self._turn)
         self._links = None if node.network is None else LinkSessions(plane, node.network, secret)
         self._solo = SoloPublisher(settings.pieces.solo_messages)
         self._alone: Published | None = None  # is being written alone
@@ -281,6 +281,8 @@ class Engine:
             frame = self._aside.popleft()
             requests += _cost(frame)
             self._handle(now, frame)
+        if self._unfinished:
+            self._turn(now)
         while requests < self._requests_max and (events := self._plane.events()):
             first = events[0]
             if len(events) == 1 and type(first) is Published and self._write_alone(first):
@@ -441,6 +443,15 @@ class Engine:
             self.node.sync_write.end(now.wall_ms)
 
     # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _asked(self, now: Now, request: Request) -> None:
+        """The end of a client's request. Very many subscriptions may come at once: they share a turn."""
+        effects = self.node.answers(now.wall_ms) if type(request) is Subscribe else None
+        if effects is None:
+            self._turn(now)
+        else:
+            self._unfinished = True
+            self._pass(now, effects)
 
     def _turn(self, now: Now) -> None:
         self._pass(now, self.node.turn(now.wall_ms))
