@@ -4,7 +4,8 @@
 
 The engine with the real forwarding plane, without sockets. Selectors of three conditions over STOMP and the native
 protocol; then the mixed forms of `bench.interests` at a broker of a network, which advertises them, and at another one
-that hears of them. Blocks of 50 requests, advertised every thousand, each case in a process of its own. Real brokers and links: `bench.interests`.
+that hears of them. Blocks of 50 requests, advertised every thousand, each case in a process of its own. Real brokers
+and links: `bench.interests`.
 """
 
 import argparse
