@@ -103,6 +103,7 @@ class Engine:
         self._alone: Published | None = None  # is being written alone
         self._handed_on = True  # what was written alone
         self._unfinished = False  # the node's turn is due
+        self._shares_turn = False  # it is due at the end of the step: more such requests may come before
         self._requests_max = requests_max
         self._aside: deque[ControlFrame] = deque()  # requests that did not fit into a step, one of a client
         self.view = View(node, self._clients)
@@ -135,7 +136,7 @@ class Engine:
         match incoming:
             case inputs.PlaneReady():
                 self._take_events(now)
-                if self._alone is None and self._unfinished:
+                if self._alone is None and (self._unfinished or self._shares_turn):
                     self._turn(now)
                 return self._take()
             case inputs.Persisted():
@@ -281,10 +282,10 @@ class Engine:
             frame = self._aside.popleft()
             requests += _cost(frame)
             self._handle(now, frame)
-        if self._unfinished:
-            self._turn(now)
         while requests < self._requests_max and (events := self._plane.events()):
             first = events[0]
+            if self._shares_turn and type(first) is not ControlFrame:
+                self._turn(now)
             if len(events) == 1 and type(first) is Published and self._write_alone(first):
                 return
             for event in events:
@@ -450,10 +451,11 @@ class Engine:
         if effects is None:
             self._turn(now)
         else:
-            self._unfinished = True
+            self._shares_turn = True
             self._pass(now, effects)
 
     def _turn(self, now: Now) -> None:
+        self._shares_turn = False
         self._pass(now, self.node.turn(now.wall_ms))
         self._unfinished = self.node.has_changes
 
