@@ -75,7 +75,7 @@ from tidings.tracking.recording.recorder import TrackingSettings as TrackingSett
 ACK_CUMULATIVE = 1  # flag of an acknowledgement: and all before
 ACK_FLAGS_MAX = 63  # all that there are
 REQUESTS_MAX = 32  # of clients in one step, before others are read
-REQUEST_BYTES = 512  # of a request that count as one more: a long selector takes as much time as many requests
+REQUEST_BYTES = 256  # of a request that count as one more: a long selector takes as much time as many requests
 
 
 class Engine:
@@ -114,8 +114,8 @@ class Engine:
 
     @property
     def has_requests(self) -> bool:
-        """True if requests wait for another step (`PlaneReady`)."""
-        return bool(self._aside)
+        """True if requests wait for another step (`PlaneReady`), or what is left of a turn."""
+        return bool(self._aside) or (self._unfinished and self._alone is None)
 
     def recover(self, now: Now, recovered: Recovered, recent: Iterable[bytes] = ()) -> None:
         """Stand where the store says the broker stood; before the first step. `recent`:
@@ -196,6 +196,7 @@ class Engine:
                 self.node.tick(now.wall_ms)
             case inputs.TrackingTick():
                 self.node.tracking.tick(now.wall_ms)
+                self.node.accounts.refill(now.steady_ms)
             case inputs.StopTracking():
                 self.node.tracking.close(now.wall_ms)
             case _:
@@ -213,9 +214,10 @@ class Engine:
             clients.opened(incoming.connection, incoming.session, incoming.address)
         elif isinstance(incoming, inputs.ClientLost):
             self._take_last(now, incoming.connection)
-            clients.lost(incoming.connection)
+            clients.lost(now, incoming.connection)
         elif isinstance(incoming, inputs.Reconfigured):
             clients.configure(incoming.limits, open=incoming.open)
+            self.node.accounts.configure(now.steady_ms, incoming.quotas)
             self.node.mailbox_service.limits.configure(incoming.policies)
         elif (client := clients.by_connection.get(incoming.connection)) is not None:  # otherwise it has left meanwhile
             self._input_of_client(now, client, incoming)
@@ -441,8 +443,8 @@ class Engine:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def _turn(self, now: Now) -> None:
-        self._unfinished = False
         self._pass(now, self.node.turn(now.wall_ms))
+        self._unfinished = self.node.has_changes
 
     def _pass(self, now: Now, effects: Sequence[NodeEffect]) -> None:
         """Answers go to the clients' sessions, everything else to the driver."""

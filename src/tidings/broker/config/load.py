@@ -134,4 +134,5 @@ def _beside(directory: Path, configuration: Configuration) -> Configuration:
         users=replace(users, file=beside(users.file)),
         network=replace(network, **files),
         tracking=replace(configuration.tracking, folder=beside(configuration.tracking.folder)),
+        logging=replace(configuration.logging, audit_file=beside(configuration.logging.audit_file)),
     )

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 
-from tidings.broker.config import policies
+from tidings.broker.config import policies, quotas
 from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.schema_reader import Problem
 from tidings.broker.config.tables import AccessTable, Configuration, LimitsTable, ListenerTable, TypesTable
@@ -46,6 +46,8 @@ class Checker:
         yield from self._delivery()
         for number, policy in enumerate(configuration.policies):
             yield from policies.problems(number, policy)
+        for number, quota in enumerate(configuration.quotas):
+            yield from quotas.problems(number, quota)
         yield from self._network()
         yield from self._tracking()
         yield from self._console()
@@ -296,7 +298,7 @@ def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:
     seen: set[int] = set()
     for number, peer in enumerate(network.peers):
         at = ("network", "peers", number)
-        if peer.address and not is_address(peer.address):
+        if peer.address and not all(map(is_address, peer.address.split(","))):
             yield Problem((*at, "address"), f"{peer.address!r} is not host:port", 'write "10.0.0.2:7301"')
         if not (peer.address or peer.router):
             yield Problem(at, "neither address nor router is set", "set at least one of them")

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from tidings.delivery.batch_codec import FEW, Ints, Row, Scan, spread
 from tidings.delivery.store import Waiting
-from tidings.store.sqlite.log_tail import LogTail, TailLimits
+from tidings.store.log.tail import LogTail, TailLimits
 
 RECORD_BYTES = 27  # what a stored message costs besides its own bytes: two table entries and a front
 MAILBOX_BYTES = 4  # and this for each mailbox

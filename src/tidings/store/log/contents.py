@@ -1,11 +1,10 @@
-"""The store's knowledge of its file: the index of messages and the small state.
+"""The store's knowledge of its log: the index of messages and the small state.
 
 Both change batch by batch. A written batch is added when the store is used next, so that `append` returns at once;
 small ones are added several at a time, because many messages are acknowledged in the next batch and need no entry.
 """
 
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -24,10 +23,9 @@ from tidings.delivery.store import (
     Stored,
 )
 from tidings.errors import CodecError
-from tidings.store.sqlite import salvage
-from tidings.store.sqlite.index import Index
-from tidings.store.sqlite.log_tail import TailLimits
-from tidings.store.sqlite.state import StateChange, StoreState
+from tidings.store.log.index import Index
+from tidings.store.log.state import StateChange, StoreState
+from tidings.store.log.tail import TailLimits
 
 UNSETTLED_MAX = 32  # small batches that are taken note of together
 
@@ -97,21 +95,24 @@ class Contents:
             self.state.counted[record.mailbox, record.seq] = record.deliveries
 
     @classmethod
-    def load(cls, db: sqlite3.Connection, damaged: list[Damage], tail: TailLimits | None = None) -> "Contents":
-        """From the file; what is found damaged goes on the list. A DatabaseError if SQLite's own pages are."""
-        ((verdict,),) = db.execute("PRAGMA quick_check(1)").fetchall()
-        if verdict != "ok":
-            raise sqlite3.DatabaseError(verdict)
+    def load(
+        cls,
+        tables: Sequence[Mapping[object, object]],
+        batches: Iterator[tuple[int, bytes]],
+        damaged: list[Damage],
+        tail: TailLimits | None = None,
+    ) -> "Contents":
+        """From the two copies of the state and the batches in order; what is found damaged goes on the list."""
         found = cls(tail)
-        damaged += found.state.load(db)
-        found._load_batches(db, damaged)
+        damaged += found.state.load(tables)
+        found._load_batches(batches, damaged)
         return found
 
-    def _load_batches(self, db: sqlite3.Connection, damaged: list[Damage]) -> None:
+    def _load_batches(self, batches: Iterator[tuple[int, bytes]], damaged: list[Damage]) -> None:
         acks: list[Ints] = []
         counted: list[Counted] = []
         oldest, last_seq, numbers = 0, 0, []
-        for number, blob in db.execute("SELECT number, payload FROM batch ORDER BY number"):
+        for number, blob in batches:
             numbers.append(number)
             try:
                 found = scan(blob)
@@ -129,7 +130,7 @@ class Contents:
                     acks.append(np.stack([np.full_like(seqs, record.mailbox), seqs, np.full_like(seqs, number)]))
                 elif isinstance(record, Counted):
                     counted.append(record)
-        damaged += salvage.gaps(numbers, oldest)
+        damaged += _gaps(numbers, oldest)
         self.newest, self.last_seq = max(numbers, default=0), last_seq
         self.index.settle(self.state.since, *np.concatenate([np.empty((3, 0), np.int64), *acks], axis=1))
         for one in counted:
@@ -152,3 +153,14 @@ def _done_with(batches: Sequence[Written]) -> set[int]:
         for record in batch.records
         if type(record) is Stored and len(record.mailboxes) == 1 and (record.mailboxes[0], record.seq) in acked
     }
+
+
+def _gaps(numbers: list[int], oldest: int) -> list[Damage]:
+    """Batches that should be there: all from the oldest one needed."""
+    expected = oldest
+    damaged = []
+    for number in numbers:
+        if number > expected > 0:
+            damaged.append(Damage(f"batches {expected} to {number - 1} are missing"))
+        expected = number + 1
+    return damaged

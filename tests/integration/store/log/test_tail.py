@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidings.delivery.store import Acked, MailboxAdded, Recent, Store, Stored
-from tidings.store.sqlite.log_tail import TailLimits
+from tidings.store.log.tail import TailLimits
 from tidings.store.sqlite.store import SqliteStore, StoreLimits
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tidings.delivery.batch_codec import Head, outline, pack, scan
 from tidings.delivery.store import Stored
-from tidings.store.sqlite.index import Index
+from tidings.store.log.index import Index
 
 MAILBOXES = st.sets(st.integers(1, 6), max_size=4).map(lambda boxes: tuple(sorted(boxes)))
 STEPS = st.one_of(

@@ -4,8 +4,7 @@ It changes in place, in two tables of the same content (`state` and `state_copy`
 is the only one that knows a mailbox. A value is a batch of one record: the same checksums, the same code.
 """
 
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -37,13 +36,6 @@ class StateChange:
     record: Record
     since: int  # the last seq before the change
     blob: bytes | None  # None: delete the row
-
-    def write(self, db: sqlite3.Connection) -> None:
-        for table in TABLES:
-            if self.blob is None:
-                db.execute(f"DELETE FROM {table} WHERE key = ?", (self.key,))
-            else:
-                db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (self.key, self.blob))
 
 
 def setting(key: str, record: Record, since: int = 0) -> StateChange:
@@ -120,10 +112,9 @@ class StoreState:
                     assert_never(change.record)
         return gone
 
-    def load(self, db: sqlite3.Connection) -> list[Damage]:
-        """From both tables whatever is sound. What one of them has lost the other one has."""
+    def load(self, tables: Sequence[Mapping[object, object]]) -> list[Damage]:
+        """From both copies whatever is sound. What one of them has lost the other one has."""
         damaged: list[Damage] = []
-        tables = [dict(db.execute(f"SELECT key, record FROM {table}")) for table in TABLES]
         for key in sorted(tables[0].keys() | tables[1].keys(), key=repr):
             found: list[StateChange] = []
             for table in tables:
