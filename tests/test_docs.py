@@ -269,6 +269,8 @@ def faults(command: Any, words: list[str]) -> list[str]:
     path = "tidings"
     while getattr(command, "commands", None) is not None:
         if not words or words[0] not in command.commands:
+            if getattr(command, "invoke_without_command", False):
+                break
             return [f"there is no command {path} {words[0] if words else ''}"]
         path, command, words = f"{path} {words[0]}", command.commands[words[0]], words[1:]
     try:

@@ -370,6 +370,9 @@ class ClientInput:
 
 def decode_message(data: object) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
 
+def decode_fields(payload: bytes) -> dict[str, bool | int | float | str | bytes] | None:
+    """The fields of a control frame; None: they are not in order."""
+
 def encode_message(persistent: bool, queue: bool, priority: int, id: bytes, destination: str, headers: tuple[str | None, str | None, str | None, int | None, int | None, int | None], properties: object, body: bytes) -> bytes: ...
 
 def encode_messages(messages: list[tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]]) -> bytes:
@@ -657,6 +660,8 @@ class Forwarder:
         """A sink whose messages come back as events. Returns its number."""
 
     def unsubscribe(self, sink: int) -> None: ...
+
+    def unsubscribe_all(self, sinks: Sequence[int]) -> None: ...
 
     def take_credit(self, sink: int) -> int:
         """Take back the credit that is left; returns how much that was."""

@@ -42,6 +42,7 @@ from tidings.broker.security.audit import open_audit
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.server import Broker
 from tidings.broker.startup import Startup, StartupOptions, prepare
+from tidings.broker.store_place import store_place
 from tidings.broker.tasks import Tasks
 from tidings.broker.tenure import Role, StandbyPages, end_if_lost, wait_for
 from tidings.broker.tracking_thread import TrackingOptions
@@ -52,11 +53,9 @@ from tidings.errors import ConfigError, StoreError, TidingsError, UsageError
 from tidings.kernel.heap import keep_large_blocks
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
-from tidings.store.sqlite.place import SqlitePlace
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
-STORE = "messages.db"
 SWITCHED = 75  # status of `run` after a switch-over: the process is to start again
 ANSWER_SECONDS = 0.05  # for the answer to who asked for a switch-over
 MOVE_SECONDS = 0.2  # for clients to leave at a switch-over
@@ -145,12 +144,12 @@ class BrokerMain:
 
     async def _begin_tenure(self) -> bool:
         """Acquire the lease of the store; False: the process was asked to end while it waited for it."""
-        data = self._data()
-        self._place = SqlitePlace(data / STORE)
+        self._data()
+        self._place = store_place(self.configuration)
         self._lease = self._place.lease()
         if not self.configuration.store.standby:
             if not self._lease.acquire():
-                raise StoreError("E_STORE_LOCKED", f"{data / STORE} is in use by another process")
+                raise StoreError("E_STORE_LOCKED", f"{self._place.name} is in use by another process")
         elif not await self._stand_by():
             return False
         end_if_lost(self._lease)

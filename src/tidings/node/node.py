@@ -145,15 +145,9 @@ class Node:
         self._own_types = LocalEventTypes(journal, outbox)
         self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure, plane)
         self._advertising = Advertisements(outbox, self._advertise)
+        tracked, broker = tracking or TrackingSettings(NoStrategy()), settings.broker_id
         self.tracking = Tracking(
-            plane,
-            tracking or TrackingSettings(NoStrategy()),
-            outbox,
-            self.network,
-            self.connections,
-            service,
-            broker=settings.broker_id,
-            incarnation=incarnation,
+            plane, tracked, outbox, self.network, self.connections, service, broker=broker, incarnation=incarnation
         )
         self.sync_write = SyncWrite(journal, service, plane, self.tracking)
         self._dispatch = Dispatch(plane, service, self._request_handler.consuming, self.tracking)
@@ -337,6 +331,16 @@ class Node:
         if self.network is not None and self._journal.leaving:
             self.network.note_interests(self._journal)
         return self._completer.flush(retry=retry)
+
+    def answers(self, now_ms: int) -> list[NodeEffect] | None:
+        """The answers to a subscription that needs no mailbox: the turn may follow after other requests.
+
+        None: something is to be written, and the turn must follow now.
+        """
+        if not self._journal.empty or self.mailbox_service.mailboxes.changes:
+            return None
+        self.tracking.settle(now_ms, self._observed.take_direct(), [])  # what is published next may be for it
+        return self._outbox.take()
 
     def turn(self, now_ms: int) -> list[NodeEffect]:
         """The end of each step: write, give out, answer, hold or release publishers."""

@@ -58,6 +58,13 @@ class ObservedPlane:
         if connection is not None:
             self._direct.append((False, connection))
 
+    def unsubscribe_all(self, sinks: list[int]) -> None:
+        """End direct subscriptions, of which there may be very many."""
+        self._plane.unsubscribe_all(sinks)
+        predicates, connections = self._predicates.pop, self._connections.pop
+        self._direct += [(False, connections(sink)) for sink in sinks]
+        self.changes += [InterestChange(False, predicates(sink), False) for sink in sinks]
+
     def predicates(self) -> list[bytes]:
         """Those that were noted and taken: with `changes`, all that are installed."""
         found = Counter(self._predicates.values())

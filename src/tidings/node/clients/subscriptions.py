@@ -171,9 +171,13 @@ class Subscriptions:
         self._journal.then_changed(ConfirmUnsubscribe(client.number, request.receipt))
 
     def end_all(self, client: Connection) -> None:
+        direct = [one.sink for one in client.subscriptions.values() if isinstance(one, DirectSubscription)]
+        with self._outbox.told("subscriptions could not be ended"):
+            self._plane.unsubscribe_all(direct)
         for subscription in client.subscriptions.values():
-            with self._outbox.told("a subscription could not be ended"):
-                self._end(subscription)
+            if isinstance(subscription, MailboxSubscription):
+                with self._outbox.told("a subscription could not be ended"):
+                    self._end(subscription)
         client.subscriptions.clear()
 
     def _end(self, subscription: Subscription) -> None:

@@ -214,10 +214,12 @@ def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscrib
 
 def _choice(fields: dict[str, Value], name: str, default: Choice) -> Choice:
     text = field(fields, name, str)
+    if not text:
+        return default
     offered = {one.value: one for one in type(default)}
-    if text and text not in offered:
+    if text not in offered:
         raise RemoteProtocolError("E_FRAME_FIELD", f"{name} must be one of {', '.join(offered)}", fatal=False)
-    return offered[text] if text else default
+    return offered[text]
 
 
 def _type_request(fields: dict[str, Value], receipt: int) -> Request:
