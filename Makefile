@@ -9,7 +9,7 @@ HARDENING := bench/results/hardening
 NATIVE_SOURCES := $(shell find native -name "*.[ch]pp")
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(NATIVE_SOURCES)
 
-.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan innocent audit crash failover rolling sim load flaps partition congestion pan hermes covering traces differential docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan innocent audit crash crash-database failover rolling sim load flaps partition congestion pan hermes covering traces differential docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -130,6 +130,10 @@ crash: setup  ## end brokers under load again and again, fail the power, cut and
 	  $$(( $(or $(KILLS),500) / 25 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -m hardening.kills.power_loss $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -m hardening.kills.store_damage $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+
+crash-database: setup  ## end brokers and the PostgreSQL servers that keep their messages, under load, again and again (KILLS=500)
+	$(BIN)/python -c 'import sys; from hardening.kills.database import main; main(sys.argv[1:])' \
+	  $(or $(KILLS),500) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 
 failover: setup  ## kill, stop and switch over pairs of brokers on one store, under load; goes on where it ended (EVENTS=100)
 	$(BIN)/python -c 'import sys; from hardening.kills.failover import main; main(sys.argv[1:])' \

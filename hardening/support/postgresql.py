@@ -26,7 +26,7 @@ def program(name: str) -> str:
 
 
 def _account() -> pwd.struct_passwd | None:
-    """The user that runs the servers; None: ours, which is not root."""
+    """The user that runs the servers; None: our own, not root."""
     return None if os.geteuid() else pwd.getpwnam(USER)
 
 

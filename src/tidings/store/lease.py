@@ -29,10 +29,12 @@ class Lease(Protocol):
         """Of the tenure, from 1; rises from tenure to tenure where machines share a store. 0: the lease is not held."""
 
     def acquire(self) -> bool:
-        """Try now; True: held from now on. StoreError: the store cannot be reached or is not usable."""
+        """Try now; True: held from now on. If a holder is gone without having released it, it may take a moment to be
+        sure of that. StoreError: the store cannot be reached or is not usable."""
 
     def wait(self, seconds: float) -> bool:
-        """Acquire the lease as soon as it is free; False: it was not within this time."""
+        """Acquire the lease as soon as it is free; False: it was not within this time. StoreError: at the end of it the
+        store could not be reached."""
 
     def on_lost(self, callback: Callable[[StoreError], None]) -> None:
         """Call this once, on a thread of the lease, when it turns out that another process holds the lease. From then
@@ -44,6 +46,10 @@ class Lease(Protocol):
 
 class StorePlace(Protocol):
     """A store that may or may not be there yet: a file, a database."""
+
+    @property
+    def name(self) -> str:
+        """For messages; without passwords."""
 
     def lease(self) -> Lease:
         """Not acquired yet."""

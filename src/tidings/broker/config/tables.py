@@ -291,7 +291,7 @@ class Configuration:
         default_listeners,
         "addresses on which clients connect, one table each; none: native, STOMP and AMQP on their standard ports",
     )
-    store: StoreTable = setting(StoreTable, "the store of messages")
+    store: StoreTable = setting(StoreTable, "the store of messages: a file, or a database")
     types: tuple[TypesTable, ...] = setting(
         tuple, "types of properties that STOMP clients send as text, by destination; the first match decides"
     )

@@ -221,6 +221,7 @@ class PostgresFile:
         epoch = one(db, "SELECT epoch FROM tidings.broker WHERE broker = %s", (self._options.broker,))
         synchronous = not self._options.require_synchronous or setting(db, "synchronous_standby_names")
         if epoch == self._lease.epoch and not synchronous:
+            self._drop()
             return unsynchronized(self._options)
         return self._lease.lose()
 

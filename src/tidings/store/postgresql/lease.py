@@ -72,6 +72,7 @@ class DatabaseLease:
         self._pids: list[int] = []  # of sessions of ours
         self._seen: tuple[int, int] | None = None  # epoch and beat
         self._seen_seconds = 0.0
+        self._is_free = False  # the lock was, but it was too soon to take it
         self._was_held = False  # in this session the lock was seen in other hands
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
@@ -86,6 +87,13 @@ class DatabaseLease:
         return self._epoch
 
     def acquire(self) -> bool:
+        while not self._look():
+            if not self._is_free:
+                return False
+            time.sleep(POLL_SECONDS)  # its holder may be dead, which is known if there is no sign of life
+        return True
+
+    def _look(self) -> bool:
         if self._epoch:
             return self.lost is None
         try:
@@ -97,15 +105,18 @@ class DatabaseLease:
     def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while True:
+            failure: StoreError | None = None
             try:
-                if self.acquire():
+                if self._look():
                     return True
             except StoreError as error:
                 if not error.retryable:
                     raise
-                log.debug("the lease cannot be looked at: %s", error)
+                failure = error
             left = deadline - time.monotonic()
             if left <= 0:
+                if failure is not None:
+                    raise failure
                 return False
             time.sleep(min(POLL_SECONDS, left))
 
@@ -152,6 +163,7 @@ class DatabaseLease:
         if self._seen != (epoch, beat):
             self._seen, self._seen_seconds = (epoch, beat), now
         silence = (now - self._seen_seconds) * 1000
+        self._is_free = bool(free)
         if free:
             patience = self._options.lease_ms / (FREE_SHARE if self._was_held else 1)
             if not self.holder or self.holder == _myself() or silence >= patience or _is_dead(self.holder):

@@ -15,6 +15,10 @@ class PostgresPlace:
     options: DatabaseOptions
     limits: LogLimits | None = None
 
+    @property
+    def name(self) -> str:
+        return f"broker {self.options.broker} in {self.options.place}"
+
     def lease(self) -> DatabaseLease:
         return DatabaseLease(self.options)
 

@@ -69,6 +69,10 @@ class FileLease:
 class SqlitePlace:
     path: Path
 
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
     def lease(self) -> FileLease:
         return FileLease(self.path)
 
