@@ -26,7 +26,7 @@ def program(name: str) -> str:
 
 
 def _account() -> pwd.struct_passwd | None:
-    """The user that runs the servers; None: our own, not root."""
+    """The user that runs the servers; None: the one that runs the tests, not root."""
     return None if os.geteuid() else pwd.getpwnam(USER)
 
 

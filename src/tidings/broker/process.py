@@ -26,6 +26,7 @@ from tidings.broker.config import broker_id
 from tidings.broker.config.changes import changes
 from tidings.broker.config.locations import with_lines
 from tidings.broker.config.policies import policies_of
+from tidings.broker.config.quotas import quotas_of
 from tidings.broker.config.tables import Configuration, ListenerTable, type_rules
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.connections.file_limit import raise_file_limit, remedy
@@ -37,6 +38,7 @@ from tidings.broker.management.api import ManagementApi
 from tidings.broker.management.call import BrokerControl
 from tidings.broker.management.operations import PREFIX
 from tidings.broker.membership import Membership
+from tidings.broker.security.audit import open_audit
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.server import Broker
 from tidings.broker.startup import Startup, StartupOptions, prepare
@@ -110,6 +112,7 @@ class BrokerMain:
             admission=configuration.admission.admission(),
             tuning=configuration.tuning,
         )
+        open_audit(configuration.logging.audit)
         self._broker.role = self._role.value
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         observed = configuration.metrics.capacity or self._broker.admission is not None
@@ -206,6 +209,7 @@ class BrokerMain:
             self.check,
             self.reload,
             membership,
+            broker.login.audit,
             self.switch_over,
         )
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
@@ -316,6 +320,7 @@ class BrokerMain:
         async with self._reloading:
             try:
                 new = await self._prepare()
+                open_audit(new.configuration.logging.audit)
             except ConfigError as error:
                 for problem in error.problems:
                     note(log, logging.ERROR, "configuration not reloaded", problem=problem)
@@ -349,6 +354,7 @@ class BrokerMain:
         self._broker.configure(limits, self._broker.login.guard)
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         self._broker.replace_policies(policies_of(configuration.policies))
+        self._broker.replace_quotas(quotas_of(configuration.quotas))
         self._renew_certificates(new)
         guard, ended = self._broker.login.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:

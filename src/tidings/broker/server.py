@@ -26,6 +26,7 @@ from tidings.broker.connections.client_sockets import ClientSockets
 from tidings.broker.connections.connection import ConnectionServices
 from tidings.broker.connections.connection_factory import ConnectionMaker
 from tidings.broker.connections.gateway_connection import GatewayServices
+from tidings.broker.connections.gateway_turns import GatewayTurns
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.connections.publisher_ids import new_numbering, publisher_numbers
 from tidings.broker.inspection import inspect
@@ -51,6 +52,8 @@ from tidings.node.clients.admission import Admission
 from tidings.node.clients.client_sessions import ClientOptions
 from tidings.node.clients.publish_dedup import recent_ids
 from tidings.node.effects import (
+    AuditAction,
+    AuditRefusal,
     ClientReady,
     CloseClient,
     Effect,
@@ -66,7 +69,7 @@ from tidings.node.effects import (
 )
 from tidings.node.engine import Engine
 from tidings.node.inputs import Input, Now
-from tidings.node.limits import BrokerLimits
+from tidings.node.limits import BrokerLimits, UserQuota
 from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
 from tidings.tracking.recording.recorder import TraceAnswer
@@ -98,7 +101,7 @@ class Broker:
         self.tuning = tuning or TuningTable()
         self.run = secrets.token_hex(8)  # tells if two addresses lead to the same broker
         self.limits = limits or BrokerLimits()
-        self._policies = settings.policies
+        self._policies, self._quotas = settings.policies, settings.quotas
         self.forwarder = Forwarder(
             output_bytes_max=self.limits.output_bytes_max,
             memory_bytes_max=self.limits.memory_bytes_max,
@@ -174,6 +177,7 @@ class Broker:
             lambda: self.login.guard.open,
             self._permits,
             lambda number, error: self._step_and_follow(inputs.FailClient(number, error)),
+            GatewayTurns(),
         )
         return ConnectionMaker(services, gateways)
 
@@ -276,12 +280,21 @@ class Broker:
     def configure(self, limits: BrokerLimits, guard: Guard) -> None:
         """Other limits and users, for clients that log in from now on."""
         self.limits, self.login.guard = limits, guard
-        self.replace_policies(self._policies)
+        self._reconfigure()
 
     def replace_policies(self, policies: tuple[QueuePolicy, ...]) -> None:
         """Policies of queues, for those that exist too."""
         self._policies = policies
-        self._step_and_follow(inputs.Reconfigured(self.limits, self.login.guard.open, policies))
+        self._reconfigure()
+
+    def replace_quotas(self, quotas: tuple[UserQuota, ...]) -> None:
+        """Quotas of users, for those that are connected too."""
+        self._quotas = quotas
+        self._reconfigure()
+
+    def _reconfigure(self) -> None:
+        open = self.login.guard.open
+        self._step_and_follow(inputs.Reconfigured(self.limits, open, self._policies, self._quotas))
 
     def end_client(self, number: int, code: str, reason: str) -> None:
         self._step_and_follow(inputs.EndClient(number, code, reason))
@@ -421,6 +434,10 @@ class Broker:
                 self.tracking.inquire(number, inquiry)
             case Log():
                 self._log(effect)
+            case AuditAction(user, address, protocol, action, fields, code):
+                self.login.audit.action(user, address, protocol, action, fields, code)
+            case AuditRefusal(user, address, protocol, reason):
+                self.login.audit.request_refused(user, address, protocol, reason)
             case fx.Dial() | fx.CloseLink() | fx.SetTimer() | fx.Authenticate() | fx.Report():
                 self.links.carry_out(effect)
             case _:

@@ -66,7 +66,7 @@ def end_if_lost(lease: Lease, end: Callable[[int], None] = os._exit) -> None:
     """Let the process end at once when another one has the lease."""
 
     def lost(error: StoreError) -> None:
-        text = "this broker has lost its store to another process and ends"
+        text = "this broker can no longer write its store and ends"
         note(log, logging.CRITICAL, text, code=error.code, reason=error.reason)
         for handler in logging.getLogger().handlers:
             handler.flush()

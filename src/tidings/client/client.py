@@ -237,6 +237,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         shared: str = "",
         policy: str = "push-back",
         no_local: bool = False,
+        exclusive: bool = False,
         wait: str = "broker",
         window: int = WINDOW,
         transaction: Transaction | None = None,
@@ -249,8 +250,8 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         divided among all subscribers that name it at this broker (at another broker they are another group);
         shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` is
         applied to a subscriber that does not keep up: push-back, drop-oldest, drop-newest or disconnect.
-        `no_local` excludes this client's own messages; only for topics with ack="auto", neither durable nor
-        shared.
+        `no_local` excludes own messages; only for topics with ack="auto", neither durable nor shared.
+        While an `exclusive` consumer is there, the others of its queue or shared subscription stand by.
         """
         fields = subscribe_fields(
             destination,
@@ -261,19 +262,15 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
             shared=shared,
             policy=policy,
             no_local=no_local,
+            exclusive=exclusive,
             wait=wait,
         )
         whole("window", window)
         await self._line.ready()
         number = next(self.numbers)
+        echo = self._echoes.make(fields, window)
         subscription = Subscription(
-            self._line,
-            number,
-            fields,
-            self._unsubscribe,
-            self._echoes.make(fields, window),
-            window=window,
-            transaction=transaction,
+            self._line, number, fields, self._unsubscribe, echo, window=window, transaction=transaction
         )
         asked = self.ask(subscription.request, repeatable=transaction is None)
         await self._until_subscribed(number, subscription, asked)

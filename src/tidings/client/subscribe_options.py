@@ -18,6 +18,7 @@ def subscribe_fields(
     shared: str,
     policy: str,
     no_local: bool,
+    exclusive: bool,
     wait: str,
 ) -> dict[str, Value]:
     """The fields of SUBSCRIBE; raises UsageError for a wrong argument."""
@@ -34,6 +35,7 @@ def subscribe_fields(
         "shared": text("shared", shared),
         "policy": text("policy", policy),
         "no_local": flag("no_local", no_local),
+        "exclusive": flag("exclusive", exclusive),
         "wait": _wait(wait),
     }
 

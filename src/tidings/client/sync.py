@@ -418,6 +418,7 @@ class Client:
         shared: str = "",
         policy: str = "push-back",
         no_local: bool = False,
+        exclusive: bool = False,
         wait: str = "broker",
         window: int = WINDOW,
     ) -> "Subscription":
@@ -436,6 +437,7 @@ class Client:
                     shared=shared,
                     policy=policy,
                     no_local=no_local,
+                    exclusive=exclusive,
                     wait=wait,
                     window=window,
                 )

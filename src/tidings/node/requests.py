@@ -43,6 +43,7 @@ class Subscribe:
     window: bool = False  # credit is renewed: with acknowledgements, without them as messages are written
     temporary: bool = False  # of a temporary queue: make it if it is not there
     type: str = ""  # in the place of a destination: an event type, whose subtypes count too
+    exclusive: bool = False  # of a queue or shared: the other consumers stand by while this one is there
     wait: SubscribeWait = SubscribeWait.BROKER
 
 

@@ -78,10 +78,10 @@ class Scheme(Protocol):
 
     def start(self, now: float) -> list[Effect]: ...
 
-    def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
-        """One more local subscription has this predicate."""
+    def subscribe(self, now: float, predicate: bytes) -> list[Effect]:
+        """One more local subscription has this predicate, encoded."""
 
-    def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+    def unsubscribe(self, now: float, predicate: bytes) -> list[Effect]:
         """One fewer has it."""
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
@@ -128,7 +128,7 @@ class EventCarrier(Scheme, Protocol):
 
     def link_down(self, now: float, neighbour: Router) -> list[Effect]: ...
 
-    def lasting(self, now: float, predicate: Predicate, *, on: bool) -> list[Effect]:
+    def lasting(self, now: float, predicate: bytes, *, on: bool) -> list[Effect]:
         """One more, or one fewer, local subscription with this predicate must not miss what is published while this
         broker is away."""
 

@@ -100,5 +100,5 @@ def test_a_broker_that_loses_its_lease_ends_with_one_error(caplog: pytest.LogCap
     end_if_lost(Lost(), ended.append)
     assert ended == [LOST_STATUS]
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
-        ("CRITICAL", "this broker has lost its store to another process and ends")
+        ("CRITICAL", "this broker can no longer write its store and ends")
     ]

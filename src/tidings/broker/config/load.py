@@ -135,4 +135,5 @@ def _beside(directory: Path, configuration: Configuration) -> Configuration:
         network=replace(network, **files),
         store=replace(configuration.store, password_file=beside(configuration.store.password_file)),
         tracking=replace(configuration.tracking, folder=beside(configuration.tracking.folder)),
+        logging=replace(configuration.logging, audit_file=beside(configuration.logging.audit_file)),
     )

@@ -6,12 +6,12 @@ from tidings.delivery.mailbox import MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
 from tidings.node.clients.answer_batch import AnswerBatch
-from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.consumers import Consumers
 from tidings.node.clients.delayed_messages import DelayedMessages
 from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.queue_requests import Queues
+from tidings.node.clients.records_and_wills import ClientRecords
 from tidings.node.clients.session import Connection
 from tidings.node.clients.subscription_plan import CLIENT_ID_MAX, is_temporary, queue_predicate
 from tidings.node.clients.subscriptions import Subscriptions
@@ -155,7 +155,9 @@ class RequestHandler:
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {name}")
         if name in self._service.mailboxes.by_name:
             raise UsageError("E_QUEUE_EXISTS", f"there is a temporary queue {queue.name!r} already")
-        client.temporary[name] = self._service.mailboxes.make(name, MailboxKind.TEMPORARY, queue_predicate(queue))
+        client.temporary[name] = self._service.mailboxes.make(
+            name, MailboxKind.TEMPORARY, queue_predicate(queue), maker=client.number
+        )
         self._outbox.answer(client.number, Done(request.receipt))
 
     def _remove_temporary(self, client: Connection, request: RemoveTemporary) -> None:

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
+from tidings.delivery.mailbox import QUEUES, Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.forwarder import DirectSink
 from tidings.model.destination import Destination
@@ -24,6 +24,7 @@ from tidings.node.plane import Plane
 from tidings.node.requests import AckMode, Done, Forget, Subscribe, SubscribeWait, Unsubscribe
 from tidings.node.settings import NodeSettings
 
+COMMON = {*QUEUES, MailboxKind.SHARED, MailboxKind.SHARED_DURABLE}  # several may consume them
 EVERYTHING = ">"  # a user with `manage` for all topics may inspect the broker and remove subscriptions of others
 
 
@@ -53,6 +54,8 @@ class Subscriptions:
             self._spread.check(wanted.destination)
         if request.no_local and wanted.kind is not None:
             raise UsageError("E_NO_LOCAL", "no_local is for topics, with ack auto, neither durable nor shared")
+        if request.exclusive and wanted.kind not in COMMON:
+            raise UsageError("E_EXCLUSIVE", "exclusive is for queues and shared subscriptions")
         if wanted.kind is None:
             sink = DirectSink(
                 client.number,
@@ -84,6 +87,7 @@ class Subscriptions:
             accepts=wanted.accepts,
             window=request.window,
             settles=request.window and request.ack is not AckMode.CLIENT,
+            exclusive=request.exclusive,
         )
         subscription = MailboxSubscription(mailbox, consumer, request.destination, request.selector)
         mailbox.policy = request.policy
@@ -132,10 +136,12 @@ class Subscriptions:
             if kind is MailboxKind.TEMPORARY:
                 if not request.temporary:
                     raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
-                client.temporary[wanted.name] = self._mailboxes.make(wanted.name, kind, wanted.predicate)
+                client.temporary[wanted.name] = self._mailboxes.make(
+                    wanted.name, kind, wanted.predicate, maker=client.number
+                )
                 return client.temporary[wanted.name]
             if kind is MailboxKind.QUEUE:
-                return self._mailboxes.queue(Destination.parse(wanted.name))
+                return self._mailboxes.queue(Destination.parse(wanted.name), maker=client.number)
             return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
         if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
             # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.
@@ -165,9 +171,13 @@ class Subscriptions:
         self._journal.then_changed(ConfirmUnsubscribe(client.number, request.receipt))
 
     def end_all(self, client: Connection) -> None:
+        direct = [one.sink for one in client.subscriptions.values() if isinstance(one, DirectSubscription)]
+        with self._outbox.told("subscriptions could not be ended"):
+            self._plane.unsubscribe_all(direct)
         for subscription in client.subscriptions.values():
-            with self._outbox.told("a subscription could not be ended"):
-                self._end(subscription)
+            if isinstance(subscription, MailboxSubscription):
+                with self._outbox.told("a subscription could not be ended"):
+                    self._end(subscription)
         client.subscriptions.clear()
 
     def _end(self, subscription: Subscription) -> None:

@@ -208,6 +208,7 @@ def _subscribe(asked: Subscribe) -> bytes:
         "no_local": asked.no_local,
         "paused": asked.paused,
         "type": asked.type,
+        "exclusive": asked.exclusive,
         "wait": asked.wait.value,
     }
     return control(FrameType.SUBSCRIBE, fields, session=asked.session)
