@@ -39,6 +39,7 @@ class Checker:
             yield from self._listener(number, listener)
         for number, types in enumerate(configuration.types):
             yield from _types(number, types)
+        yield from self._alternatives()
         yield from self._store()
         yield from self._tls()
         for number, rule in enumerate(configuration.access):
@@ -104,6 +105,12 @@ class Checker:
                 yield Problem(
                     (*at, "port"), f"port {listener.port} is used by an earlier listener", "choose another port"
                 )
+
+    def _alternatives(self) -> Iterator[Problem]:
+        for place, address in enumerate(self._configuration.broker.alternatives):
+            if not is_address(address):
+                at = ("broker", "alternatives", place)
+                yield Problem(at, f"{address!r} is not host:port", 'write "10.0.0.2:7300"')
 
     def _tls(self) -> Iterator[Problem]:
         tls = self._configuration.tls

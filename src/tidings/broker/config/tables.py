@@ -51,6 +51,9 @@ class BrokerTable:
         minimum=0,
         maximum=0xFFFF_FFFF,
     )
+    alternatives: tuple[str, ...] = setting(
+        tuple, "host:port of brokers that native clients may turn to when this one is lost or drained; told at login"
+    )
     data: str = setting("tidings-data", "the directory of the store and of the users file; created if missing")
 
     @property
@@ -341,6 +344,7 @@ class Configuration:
             last_values=any(one.protocol.startswith("mqtt") for one in self.listeners),
             slow_policies=frozenset(self.delivery.slow_policies),
             policies=policies_of(self.policies),
+            alternatives=self.broker.alternatives,
             quotas=quotas_of(self.quotas),
         )
 
