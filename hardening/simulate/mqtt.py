@@ -2,7 +2,7 @@
 
 Named checkers: `qos-1-not-lost`, `qos-2-not-lost`, `qos-2-once`: what a client has published, until the broker
 confirmed it, comes to every session that had subscribed before, across crashes and lost connections of either side;
-`last-values`: who subscribes afterwards gets the last retained message of each topic; and those of `later`.
+`last-values`: a later subscriber gets the last retained message of each topic; and those of `later`.
 """
 
 from collections import Counter

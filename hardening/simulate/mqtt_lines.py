@@ -24,7 +24,7 @@ ANSWERS_MAX = 6  # publications without an answer, at most
 
 
 class MqttPlaces:
-    """What the MQTT connections of a broker share, in each of its lives."""
+    """The state that the MQTT connections of a broker share, in each of its lives."""
 
     def __init__(self) -> None:
         self._clients: dict[tuple[int, int], MqttClients] = {}
@@ -192,7 +192,7 @@ class MqttWriter(MqttParty):
         super().work(steady=steady)
 
     def promised(self) -> list[bytes]:
-        """What the broker has confirmed: a full disk refuses some."""
+        """Payloads that the broker has confirmed: a full disk refuses some."""
         confirmed = set(self.model.confirmed)
         return [one for one in self.published if one in confirmed]
 
