@@ -370,6 +370,9 @@ class ClientInput:
 
 def decode_message(data: object) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
 
+def decode_fields(payload: bytes) -> dict[str, bool | int | float | str | bytes] | None:
+    """The fields of a control frame; None: they are not in order."""
+
 def encode_message(persistent: bool, queue: bool, priority: int, id: bytes, destination: str, headers: tuple[str | None, str | None, str | None, int | None, int | None, int | None], properties: object, body: bytes) -> bytes: ...
 
 def encode_messages(messages: list[tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]]) -> bytes:
@@ -578,6 +581,21 @@ class Forwarder:
 
     def release(self, connection: int) -> None: ...
 
+    def set_allowance(self, connection: int, number: int) -> None:
+        """
+        What this connection publishes counts for the allowance of this number; 0: for none.
+        """
+
+    def refill(self, number: int, messages: int, messages_max: int, bytes: int, bytes_max: int) -> None:
+        """
+        So much more may be published by those who share this allowance, up to a bound; 0: without end. Made when it is first named.
+        """
+
+    def drop_allowance(self, number: int) -> None: ...
+
+    def allowance_counts(self, number: int) -> tuple[int, int, int]:
+        """Messages, bytes and waits of this allowance so far."""
+
     def set_share(self, milliseconds: int) -> None:
         """
         How long the input of one connection is parsed before others come first, by the system's clock; 0: as long as there is some.
@@ -642,6 +660,8 @@ class Forwarder:
         """A sink whose messages come back as events. Returns its number."""
 
     def unsubscribe(self, sink: int) -> None: ...
+
+    def unsubscribe_all(self, sinks: Sequence[int]) -> None: ...
 
     def take_credit(self, sink: int) -> int:
         """Take back the credit that is left; returns how much that was."""
@@ -1061,6 +1081,11 @@ class MqttPublications:
     def take_output(self) -> bytes:
         """For the client."""
 
+def plain_predicate(selector: str, destination: bytes) -> bytes | None:
+    """
+    The encoded predicate of a plain selector within a destination, which is an encoded constraint.
+    """
+
 def now_ms() -> int:
     """Milliseconds since 1970."""
 
@@ -1077,6 +1102,33 @@ class RecentIds:
     def __contains__(self, id: bytes) -> bool: ...
 
     def add(self, id: bytes) -> None: ...
+
+class RowAntichain:
+    """Rows of interests of which none makes another needless."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, row: bytes, elements: Sequence[int]) -> None:
+        """Once more."""
+
+    def add_filter(self, row: bytes, predicate: bytes) -> None:
+        """Once more, an exact filter."""
+
+    def remove(self, row: bytes) -> bool:
+        """Once less; false if it is not there."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self) -> list[bytes]:
+        """Those that are not needless."""
+
+    def take_changes(self) -> tuple[set[bytes], set[bytes]]:
+        """
+        Those that are not needless now and were at the last call, and the other way round.
+        """
+
+    def sizes(self) -> tuple[int, int]:
+        """All rows and elements."""
 
 class Tally:
     """Counts of a replay."""

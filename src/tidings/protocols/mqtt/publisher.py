@@ -21,10 +21,16 @@ from tidings.protocols.mqtt.properties import PacketType, Property
 from tidings.protocols.mqtt.reasons import MqttError, Reason, reason_of
 from tidings.protocols.native.peer import NativePeer
 
-RECEIVE_MAXIMUM = 1_000
+RECEIVE_MAXIMUM = 1_000  # of MQTT 5, which tells the client
+PACKET_IDS_MAX = 0xFFFF
 TOPIC_ALIAS_MAXIMUM = 64
 DESTINATIONS_MAX = 1_000  # remembered by topic name
 MESSAGE_OVERHEAD = 64  # bytes of a native frame beside its message
+
+
+def unanswered_max(version: int) -> int:
+    """Publications of a client in flight; before MQTT 5 it knows no limit but that of packet identifiers."""
+    return RECEIVE_MAXIMUM if version == V5 else PACKET_IDS_MAX
 
 
 class Publisher:
@@ -67,8 +73,9 @@ class Publisher:
             if not self._plain.waits_for_pubrec(packet.packet_id):
                 self._send(PublishAnswer(PacketType.PUBREC, packet.packet_id))
             return
-        if self._plain.unanswered + len(self._received) >= RECEIVE_MAXIMUM:
-            raise MqttError(Reason.RECEIVE_MAXIMUM, f"more than {RECEIVE_MAXIMUM} publications in flight")
+        most = unanswered_max(self._version)
+        if self._plain.unanswered + len(self._received) >= most:
+            raise MqttError(Reason.RECEIVE_MAXIMUM, f"more than {most} publications in flight")
         settled = partial(self._settled, self._plain.add_unanswered(packet.packet_id, packet.qos), packet)
         if reserved and self._version != V5:  # there is no negative answer but the end of the connection
             settled(None)

@@ -43,7 +43,7 @@ from tidings.protocols.mqtt.packets import (
     Will,
 )
 from tidings.protocols.mqtt.properties import PacketType, Property
-from tidings.protocols.mqtt.publisher import RECEIVE_MAXIMUM, TOPIC_ALIAS_MAXIMUM, Publisher
+from tidings.protocols.mqtt.publisher import RECEIVE_MAXIMUM, TOPIC_ALIAS_MAXIMUM, Publisher, unanswered_max
 from tidings.protocols.mqtt.reasons import RETURN_CODES, MqttError, Reason, reason_of
 from tidings.protocols.mqtt.splitter import PacketSplitter
 from tidings.protocols.mqtt.subscriber import MqttSubscriber
@@ -320,7 +320,7 @@ class MqttSession:
 
     def _limits(self, connect: Connect) -> MqttLimits:
         limits = MqttLimits()
-        limits.packet_bytes_max, limits.unanswered_max = self._frame_max, RECEIVE_MAXIMUM
+        limits.packet_bytes_max, limits.unanswered_max = self._frame_max, unanswered_max(self._version)
         limits.in_flight_max, limits.credit_step = in_flight_max(connect), CREDIT // 2
         limits.outgoing_packet_bytes_max = maximum_packet(connect)
         limits.aliases_max = min(connect.properties.get(Property.TOPIC_ALIAS_MAXIMUM, 0), ALIASES_MAX)

@@ -129,7 +129,11 @@ class MqttSubscriber:
             topic.no_local,
             topic.retain_as_published,
             name,
+            exclusive=user_property(pairs, "exclusive").lower() == "true",
         )
+        if found.exclusive and not shared:
+            raise MqttError(Reason.TOPIC_FILTER, "exclusive is for shared subscriptions ($share/group/filter)")
+        found.wait = user_property(pairs, "wait")
         if self._persistent and topic.qos and not shared:
             found.durable = self._record.take_durable()
         return found
@@ -144,7 +148,14 @@ class MqttSubscriber:
         before.no_local, before.retain_as_published = wanted.no_local, wanted.retain_as_published
         for number in before.numbers:
             self._tell_kernel(number, before)
-        answered(wanted.qos)
+        if not wanted.wait:
+            answered(wanted.qos)
+            return
+
+        def known(answer: Fields | RemoteError) -> None:
+            answered(reason_of(answer) if isinstance(answer, RemoteError) else wanted.qos)
+
+        self._peer.ask(FrameType.SYNC, {"wait": wanted.wait}, known)
 
     def _subscribe(self, wanted: MqttSubscription, answered: Callable[[int], None]) -> None:
         """Subscribe with the broker."""
@@ -167,11 +178,13 @@ class MqttSubscriber:
             fields |= {"selector": wanted.selector, "policy": wanted.policy}
             if wanted.shared:
                 # Of a filter with two patterns each has its group.
-                fields |= {"shared": f"mqtt/{place}/{wanted.shared}", "ack": "client"}
+                fields |= {"shared": f"mqtt/{place}/{wanted.shared}", "ack": "client", "exclusive": wanted.exclusive}
             elif wanted.durable:
                 fields |= {"durable": wanted.durable_name(place), "ack": "client"}
             else:
                 fields["no_local"] = wanted.no_local
+            if wanted.wait:
+                fields["wait"] = wanted.wait
             if wanted.limited:
                 fields["credit"] = CREDIT
             self._peer.ask(FrameType.SUBSCRIBE, fields, on_answer)

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from tidings.errors import CodecError, RemoteProtocolError
+from tidings.kernel import fields as kernel_fields
 from tidings.model.codec import encode_frame
 from tidings.model.reader import Reader, value_of, varint
 from tidings.model.values import Value
@@ -89,6 +90,12 @@ def encode_fields(fields: Mapping[str, Value]) -> bytes:
 
 
 def decode_fields(payload: bytes) -> dict[str, Value]:
+    fields = kernel_fields.decode_fields(payload)
+    return read_fields(payload) if fields is None else fields
+
+
+def read_fields(payload: bytes) -> dict[str, Value]:
+    """The same in plain Python, which says what is wrong and where."""
     reader = Reader(payload)
     count = reader.varint()
     if count > FIELDS_MAX:
