@@ -170,8 +170,7 @@ def test_changes_beyond_those_of_a_turn_wait_for_the_next_one() -> None:
         asked(driver, client, number)
         driver.turn()
     driver.step(inputs.ClientLost(client.number))
-    assert driver.node.has_changes
-    assert driver.engine.has_requests
+    assert [driver.node.has_changes, driver.engine.has_requests] == [True, True]
     steps = 0
     while driver.engine.has_requests:
         driver.step(inputs.PlaneReady())
