@@ -34,7 +34,7 @@ from tidings.node.protocol_session import Hello
 from tidings.node.requests import Subscribe
 from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
-from tidings.protocols.native.requests import encode_hello, encode_request
+from tidings.protocols.native.request_encoding import encode_hello, encode_request
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.stomp.session import StompSession
 from tidings.routing.bdrp.interests import InterestEncoding

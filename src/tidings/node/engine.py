@@ -75,7 +75,7 @@ from tidings.tracking.recording.recorder import TrackingSettings as TrackingSett
 ACK_CUMULATIVE = 1  # flag of an acknowledgement: and all before
 ACK_FLAGS_MAX = 63  # all that there are
 REQUESTS_MAX = 32  # of clients in one step, before others are read
-REQUEST_BYTES = 512  # of a request that count as one more: a long selector takes as much time as many requests
+REQUEST_BYTES = 256  # of a request that count as one more: a long selector takes as much time as many requests
 
 
 class Engine:
@@ -197,6 +197,7 @@ class Engine:
                 self.node.tick(now.wall_ms)
             case inputs.TrackingTick():
                 self.node.tracking.tick(now.wall_ms)
+                self.node.accounts.refill(now.steady_ms)
             case inputs.StopTracking():
                 self.node.tracking.close(now.wall_ms)
             case _:
@@ -214,9 +215,10 @@ class Engine:
             clients.opened(incoming.connection, incoming.session, incoming.address)
         elif isinstance(incoming, inputs.ClientLost):
             self._take_last(now, incoming.connection)
-            clients.lost(incoming.connection)
+            clients.lost(now, incoming.connection)
         elif isinstance(incoming, inputs.Reconfigured):
             clients.configure(incoming.limits, open=incoming.open)
+            self.node.accounts.configure(now.steady_ms, incoming.quotas)
             self.node.mailbox_service.limits.configure(incoming.policies)
         elif (client := clients.by_connection.get(incoming.connection)) is not None:  # otherwise it has left meanwhile
             self._input_of_client(now, client, incoming)

@@ -14,11 +14,12 @@ from tidings.model.event_type_topics import is_event
 from tidings.model.predicate import Predicate
 from tidings.node.clients.advertisements import Advertisements
 from tidings.node.clients.answer_batch import AnswerBatch
-from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.delayed_messages import DelayedMessages, check_delayed, is_delayed
 from tidings.node.clients.event_type_registry import EventTypeRegistry, LocalEventTypes, NetworkEventTypes, NoEventTypes
 from tidings.node.clients.event_type_requests import EventTypeRequests
+from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.publications import Publications
+from tidings.node.clients.records_and_wills import ClientRecords
 from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.clients.session import Connection, MailboxSubscription, Principal
 from tidings.node.completer import Completer
@@ -116,16 +117,18 @@ class Node:
         self._outbox = outbox = AnswerBatch()
         self.backpressure = Backpressure(plane)
         self.mailbox_service = service = MailboxService(observed, journal, self.backpressure, settings, outbox)
+        self.accounts = service.mailboxes.accounts
         self.retaining = RetainedSubscriptions(service, journal, outbox, settings)
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
             self.network = _make_network(plane, network, pieces, journal, service, self.backpressure, incarnation, rng)
+        self._spread = None if self.network is None else InterestSpread(self.network)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
         self.delayed = DelayedMessages(plane, service, journal, outbox, self.publishing, load_max=pieces.load_messages)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
         self._request_handler = RequestHandler(
-            observed, service, journal, outbox, settings, self.publishing, self.records, self.delayed
+            observed, service, journal, outbox, settings, self.publishing, self.records, self.delayed, self._spread
         )
         self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
         self._completer = Completer(
@@ -142,15 +145,9 @@ class Node:
         self._own_types = LocalEventTypes(journal, outbox)
         self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure, plane)
         self._advertising = Advertisements(outbox, self._advertise)
+        tracked, broker = tracking or TrackingSettings(NoStrategy()), settings.broker_id
         self.tracking = Tracking(
-            plane,
-            tracking or TrackingSettings(NoStrategy()),
-            outbox,
-            self.network,
-            self.connections,
-            service,
-            broker=settings.broker_id,
-            incarnation=incarnation,
+            plane, tracked, outbox, self.network, self.connections, service, broker=broker, incarnation=incarnation
         )
         self.sync_write = SyncWrite(journal, service, plane, self.tracking)
         self._dispatch = Dispatch(plane, service, self._request_handler.consuming, self.tracking)
@@ -322,6 +319,8 @@ class Node:
         self.records.tick(now_ms)
         if self.network is not None:
             self.network.tick(now_ms, self._journal)
+        if self._spread is not None:
+            self._spread.tick()
 
     def retry(self) -> list[Persist]:
         """Try again what could not be written, and write what nobody waits for."""
@@ -347,6 +346,7 @@ class Node:
         """The end of each step: write, give out, answer, hold or release publishers."""
         if not self.records.at_rest:
             self.records.settle(now_ms)
+        self.mailbox_service.wake(now_ms)
         writes = self._flush()
         if self.mailbox_service.losses:
             self.tracking.take_losses(now_ms)
@@ -386,4 +386,6 @@ class Node:
         if self.network is not None:
             self.network.settle(now_ms, changes)
             self._types.settle()
+        if self._spread is not None:
+            self._spread.settle()
         self.tracking.settle(now_ms, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes())

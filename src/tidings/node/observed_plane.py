@@ -37,6 +37,10 @@ class ObservedPlane:
         self.withdraw_event = plane.withdraw_event
         self.hold = plane.hold
         self.release = plane.release
+        self.set_allowance = plane.set_allowance
+        self.refill = plane.refill
+        self.drop_allowance = plane.drop_allowance
+        self.allowance_counts = plane.allowance_counts
 
     def subscribe(self, sink: DirectSink) -> int:
         number = self._plane.subscribe(sink)

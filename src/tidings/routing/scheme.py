@@ -62,6 +62,16 @@ class Scheme(Protocol):
         """Returns this router's interests that the others should know, as rows."""
         ...
 
+    @property
+    def announced(self) -> bool:
+        """All local interests have been flooded."""
+        ...
+
+    @property
+    def applied(self) -> bool:
+        """All that the flood brought of other routers' interests is in the tables."""
+        ...
+
     def counts(self) -> Mapping[str, int]:
         """Returns counts worth showing: sizes of tables, messages by kind."""
         ...

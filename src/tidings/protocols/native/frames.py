@@ -200,6 +200,14 @@ def decode_retained(payload: bytes) -> tuple[int, int, bytes]:
     return receipt, offset, payload[_RETAINED.size :]
 
 
+def whole_frame(data: bytes, at: int) -> int:
+    """The size of the frame at this place; 0: it is not complete."""
+    if len(data) - at < HEADER_BYTES:
+        return 0
+    size = HEADER_BYTES + int.from_bytes(data[at : at + 4], "little")
+    return size if len(data) - at >= size else 0
+
+
 class FrameSplitter:
     """Bytes as they come from a socket, frames out. What is incomplete is looked at again only when it is complete."""
 

@@ -5,19 +5,18 @@ from typing import TypeAlias
 
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError
-from tidings.model.destination import PREFIXES as NAMED
-from tidings.node.requests import AckMode, Forget, Subscribe, Unsubscribe
+from tidings.node.requests import AckMode, Forget, Subscribe, SubscribeWait, Unsubscribe
+from tidings.protocols.stomp.destinations import canonical, is_temporary, temporary_names
 from tidings.protocols.stomp.frames import StompFrame, StompVersion
 
 # Names that other brokers use for the same are understood too.
 DURABLE = ("durable-subscription-name", "activemq.subscriptionName")
 SHARED = ("shared-subscription-name",)
 NO_LOCAL = ("no-local", "activemq.noLocal")
+EXCLUSIVE = ("exclusive", "activemq.exclusive")
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
 POLICY = "slow-policy"
-PREFIXES = {prefix: ("queue:" if queue else "topic:", False) for prefix, queue in NAMED.items()}
-PREFIXES |= {"/temp-topic/": ("topic:", True), "/temp-queue/": ("queue:", True)}
-OFFERED = "/topic/, /queue/, /temp-topic/ or /temp-queue/"
+WAIT = "wait"
 ID_MAX = 1_024  # characters
 NUMBER_DIGITS_MAX = 19
 NUMBERS, SPREAD = 1 << 30, 0x9E3779B1  # of subscriptions; the golden ratio keeps neighbours far apart
@@ -55,7 +54,7 @@ class StompSubscriptions:
     def begin(self, publisher: int, broker: int) -> None:
         """The client has logged in. Acknowledgements name a message by the subscription's number: one of an earlier
         connection must not mean another message here, so numbers begin where no connection near this one has any."""
-        self.temporary = f"tmp.{broker}.{publisher}."
+        self.temporary = temporary_names(broker, publisher)
         self._next = publisher * SPREAD % NUMBERS + 1
 
     def add(self, frame: StompFrame, version: StompVersion, receipt: int) -> tuple[Subscribed, Subscribe]:
@@ -71,22 +70,24 @@ class StompSubscriptions:
         durable, shared = _first(frame, DURABLE), _first(frame, SHARED)
         id = frame.headers.get("id")
         if destination != self._latest[0]:
-            self._latest = destination, self.canonical(destination)
-        destination, canonical = self._latest
+            self._latest = destination, canonical(destination, self.temporary)
+        destination, named = self._latest
         subscribed = Subscribed(self._next, id, destination, mode, bool(shared))
         request = Subscribe(
             receipt=receipt,
             subscription=subscribed.number,
-            destination=canonical,
+            destination=named,
             selector=frame.headers.get("selector", ""),
             ack=AckMode.AUTO if mode == "auto" else AckMode.CLIENT,
             durable=durable,
             shared=shared,
             credit=_prefetch(frame),
             policy=_policy(frame),
-            no_local=_no_local(frame),
+            no_local=_flag(frame, NO_LOCAL),
+            exclusive=_flag(frame, EXCLUSIVE),
             window=True,
-            temporary=destination.startswith("/temp-"),
+            wait=_wait(frame),
+            temporary=is_temporary(destination),
         )
         self._next += 1
         self._known[key] = self._numbers[subscribed.number] = subscribed
@@ -120,13 +121,6 @@ class StompSubscriptions:
         if not (number.isascii() and number.isdigit()) or number.startswith("0") or len(number) > NUMBER_DIGITS_MAX:
             return None
         return self._numbers.get(int(number))
-
-    def canonical(self, destination: str) -> str:
-        """A destination as the node writes it."""
-        for prefix, (kind, temporary) in PREFIXES.items():
-            if destination.startswith(prefix):
-                return kind + (self.temporary if temporary else "") + destination[len(prefix) :]
-        raise RemoteProtocolError("E_STOMP_DESTINATION", f"a destination begins with {OFFERED}")
 
 
 def needed(frame: StompFrame, name: str) -> str:
@@ -163,14 +157,22 @@ def _prefetch(frame: StompFrame) -> int:
     return int(text or 0)
 
 
-def _no_local(frame: StompFrame) -> bool:
-    text = _first(frame, NO_LOCAL)
+def _flag(frame: StompFrame, names: tuple[str, ...]) -> bool:
+    text = _first(frame, names)
     if not text:
         return False
     text = text.strip().lower()
     if text not in ("", "true", "false"):
-        raise RemoteProtocolError("E_STOMP_HEADER", f"{NO_LOCAL[0]} must be true or false")
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{names[0]} must be true or false")
     return text == "true"
+
+
+def _wait(frame: StompFrame) -> SubscribeWait:
+    try:
+        return SubscribeWait(frame.headers.get(WAIT, SubscribeWait.BROKER.value))
+    except ValueError:
+        offered = ", ".join(wait.value for wait in SubscribeWait)
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{WAIT} must be one of {offered}") from None
 
 
 def _policy(frame: StompFrame) -> SlowPolicy:

@@ -91,6 +91,14 @@ class Bdrp:
     def local_rows(self) -> set[bytes]:
         return self._local.rows()
 
+    @property
+    def announced(self) -> bool:
+        return self._publish_at is None
+
+    @property
+    def applied(self) -> bool:
+        return True
+
     def counts(self) -> Mapping[str, int]:
         rows, filters = self._known.counts()
         return {

@@ -56,6 +56,14 @@ class Flooding:
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
 
+    @property
+    def announced(self) -> bool:
+        return self._bdrp.announced
+
+    @property
+    def applied(self) -> bool:
+        return (self._links(), self._bdrp.changes) == self._looked
+
     def counts(self) -> Mapping[str, int]:
         return {"rows": sum(map(len, self._installed.values()))}
 

@@ -94,6 +94,14 @@ class HermesScheme:
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
 
+    @property
+    def announced(self) -> bool:
+        return self._bdrp.announced
+
+    @property
+    def applied(self) -> bool:
+        return self._bdrp.applied
+
     def counts(self) -> Mapping[str, int]:
         advertised, subscribed = self.machine.table_sizes()
         return {
