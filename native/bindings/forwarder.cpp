@@ -35,6 +35,12 @@ void bind_sinks(nb::class_<PyForwarder>& type) {
         .def(
             "unsubscribe", [](PyForwarder& self, uint32_t sink) { self.forwarder.unsubscribe(sink); }, nb::arg("sink"))
         .def(
+            "unsubscribe_all",
+            [](PyForwarder& self, const std::vector<uint32_t>& sinks) {
+                for (const uint32_t sink : sinks) self.forwarder.unsubscribe(sink);
+            },
+            nb::arg("sinks"))
+        .def(
             "take_credit",
             [](PyForwarder& self, uint32_t sink) { return self.forwarder.output_queues().sink_at(sink).take_credit(); },
             nb::arg("sink"), "Take back the credit that is left; returns how much that was.")

@@ -98,7 +98,7 @@ def overview(broker: BrokerView) -> Item:
 
 def _broker(broker: BrokerView) -> Item:
     identity = {"id": broker.settings.broker_id, "name": broker.name, "pid": os.getpid()}
-    return identity | {"run": broker.run, "ready": broker.ready}
+    return identity | {"run": broker.run, "ready": broker.ready, "role": broker.role}
 
 
 def dropped(broker: BrokerView) -> dict[str, int]:

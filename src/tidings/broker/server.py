@@ -26,6 +26,7 @@ from tidings.broker.connections.client_sockets import ClientSockets
 from tidings.broker.connections.connection import ConnectionServices
 from tidings.broker.connections.connection_factory import ConnectionMaker
 from tidings.broker.connections.gateway_connection import GatewayServices
+from tidings.broker.connections.gateway_turns import GatewayTurns
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.connections.publisher_ids import new_numbering, publisher_numbers
 from tidings.broker.inspection import inspect
@@ -76,10 +77,13 @@ from tidings.tracking.recording.recorder import TraceAnswer
 log = logging.getLogger("tidings.broker")
 
 SHARE_MS = 5  # of a turn of the event loop, for the input of one client: then others come first
+PATIENCE_SECONDS = 2.0  # with clients that were told to leave
 SETTLE_SECONDS = 5.0  # time that a shutdown allows the disk for pending messages
 
 
 class Broker:
+    role = "single"  # active: it has a standby
+
     def __init__(
         self,
         settings: NodeSettings,
@@ -173,6 +177,7 @@ class Broker:
             lambda: self.login.guard.open,
             self._permits,
             lambda number, error: self._step_and_follow(inputs.FailClient(number, error)),
+            GatewayTurns(),
         )
         return ConnectionMaker(services, gateways)
 
@@ -224,17 +229,24 @@ class Broker:
         note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
         return listening.port
 
-    async def stop(self) -> None:
-        """Stop accepting, write and confirm what is in progress, close connections and the store."""
+    async def stop(
+        self,
+        code: str = "E_SHUTDOWN",
+        reason: str = "the broker is shutting down",
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """Stop accepting, write and confirm what is in progress, close connections and the store. Clients hear the code
+        and the reason, and have a while to leave."""
         self.clients.closed, self.ready = True, False
         for listening in self.listening:
             listening.close()
         for connection in self.clients.connections.values():
             connection.pause_reading()
         await self._settled()
-        self.clients.end_all("E_SHUTDOWN", "the broker is shutting down")
+        self.clients.end_all(code, reason)
         await self.links.stop()
-        await self._drained(2.0)
+        await self._drained(patience_seconds)
         await self._settled()
         self.login.close()
         await self.tasks.cancel()
@@ -302,6 +314,7 @@ class Broker:
         return BrokerView(
             self.name,
             self.run,
+            self.role,
             self.settings,
             self.limits,
             self.ready,

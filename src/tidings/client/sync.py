@@ -419,6 +419,7 @@ class Client:
         policy: str = "push-back",
         no_local: bool = False,
         exclusive: bool = False,
+        wait: str = "broker",
         window: int = WINDOW,
     ) -> "Subscription":
         """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
@@ -437,6 +438,7 @@ class Client:
                     policy=policy,
                     no_local=no_local,
                     exclusive=exclusive,
+                    wait=wait,
                     window=window,
                 )
             )

@@ -27,7 +27,7 @@ from tidings.node.requests import Request
 from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
 from tidings.protocols.native.frames import encode_publish
-from tidings.protocols.native.requests import encode_hello, encode_request
+from tidings.protocols.native.request_encoding import encode_hello, encode_request
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.stomp.session import StompSession
 from tidings.sim.client import SimClient

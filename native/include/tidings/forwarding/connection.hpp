@@ -65,6 +65,7 @@ struct alignas(64) Connection {
     std::unique_ptr<EventForms> events;    // of the types that it advertises, if any
     std::shared_ptr<Allowance> allowance;  // of its user, if there is a limit
 
+    bool has_room() const { return output.size() < output_bytes_max; }  // for deliveries
     bool reading() const {
         return open && !broken && !waiting && !held && !choked && !tired && !spent && pushed_back == 0;
     }

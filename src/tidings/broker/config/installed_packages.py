@@ -28,6 +28,8 @@ def _needed(configuration: Configuration) -> Iterator[tuple[str, str]]:
         yield "jwt.keys", "jwt"
     if configuration.console.enabled:
         yield "console.enabled", "nicegui"
+    if configuration.store.url:
+        yield "store.url", "psycopg"
     tracking = configuration.tracking
     if tracking.folder:
         yield "tracking.folder", "pyarrow"

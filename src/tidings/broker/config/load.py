@@ -134,6 +134,7 @@ def _beside(directory: Path, configuration: Configuration) -> Configuration:
         users=replace(users, file=beside(users.file)),
         jwt=configuration.jwt if configuration.jwt.by_url else replace(jwt, keys=beside(jwt.keys)),
         network=replace(network, **files),
+        store=replace(configuration.store, password_file=beside(configuration.store.password_file)),
         tracking=replace(configuration.tracking, folder=beside(configuration.tracking.folder)),
         logging=replace(configuration.logging, audit_file=beside(configuration.logging.audit_file)),
     )

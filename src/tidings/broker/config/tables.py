@@ -10,6 +10,7 @@ from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.policies import PolicyTable, policies_of
 from tidings.broker.config.quotas import QuotaTable, quotas_of
 from tidings.broker.config.schema_reader import setting
+from tidings.broker.config.store import StoreTable
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.config.tracking import TrackingTable
 from tidings.broker.config.tuning import TuningTable
@@ -302,6 +303,7 @@ class Configuration:
         default_listeners,
         "addresses on which clients connect, one table each; none: native, STOMP and AMQP on their standard ports",
     )
+    store: StoreTable = setting(StoreTable, "the store of messages: a file, or a database")
     types: tuple[TypesTable, ...] = setting(
         tuple, "types of properties that STOMP clients send as text, by destination; the first match decides"
     )

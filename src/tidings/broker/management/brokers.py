@@ -1,4 +1,4 @@
-"""Operations on the broker: status, capacity, destinations, connections, users, configuration, traces."""
+"""Operations on the broker: status, capacity, connections, users, configuration, traces."""
 
 import json
 from dataclasses import asdict, replace
@@ -20,14 +20,6 @@ async def status(call: Call) -> dict[str, Any]:
 
 async def capacity(call: Call) -> dict[str, Any]:
     return {"capacity": call.part("overview")["capacity"]}
-
-
-async def destinations(call: Call) -> dict[str, Any]:
-    return call.part("destinations")
-
-
-async def traffic(call: Call) -> dict[str, Any]:
-    return call.part("traffic")
 
 
 async def connections(call: Call) -> dict[str, Any]:
@@ -80,6 +72,12 @@ async def reload_configuration(call: Call) -> dict[str, Any]:
     call.check_administer()
     problems = await call.control.reload()
     return {"reloaded": not problems, "problems": problems}
+
+
+async def switch_over(call: Call) -> dict[str, Any]:
+    call.check_administer()
+    call.control.switch_over()
+    return {"switching": True}
 
 
 async def trace(call: Call) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class BrokerControl:
     reload: Callable[[], Awaitable[list[str]]]
     membership: Membership
     audit: Audit
+    switch_over: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)

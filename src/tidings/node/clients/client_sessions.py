@@ -91,7 +91,7 @@ class ClientNode(Protocol):
 
 
 class ClientSessions:
-    """`turn`: let the node finish what was asked of it so far."""
+    """`asked`: let the node finish a request. `turn`: let it finish all that was asked of it so far."""
 
     def __init__(
         self,
@@ -101,6 +101,7 @@ class ClientSessions:
         options: ClientOptions,
         clocks: ClientClocks,
         out: list[Effect],
+        asked: Callable[[Now, Request], None],
         turn: Callable[[Now], None],
     ) -> None:
         self.by_connection: dict[int, ClientSession] = {}
@@ -108,7 +109,7 @@ class ClientSessions:
         self.protocol_errors: Counter[str] = Counter()  # by code
         self.refused = 0  # because there were too many
         self._plane, self._node, self._settings, self._options = plane, node, settings, options
-        self._clocks, self._out, self._turn = clocks, out, turn
+        self._clocks, self._out, self._asked, self._turn = clocks, out, asked, turn
         self._limits, self._open = options.limits, options.open
 
     def configure(self, limits: BrokerLimits, *, open: bool) -> None:
@@ -156,7 +157,7 @@ class ClientSessions:
         if (action := action_of(request)) is not None:
             client.actions[getattr(request, "receipt", 0)] = action
         self._node.asked(now.wall_ms, client.connection, request)
-        self._turn(now)
+        self._asked(now, request)
 
     def go_on(self, now: Now, client: ClientSession) -> None:
         """Continue parsing: the frame at which it stopped has been handled."""

@@ -21,11 +21,12 @@ from tidings.node.effects import Close
 from tidings.node.encoded_message import expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
-from tidings.node.message_filter import accepts
+from tidings.node.message_filter import accepts, steps_taken
 from tidings.node.plane import Plane
 from tidings.node.requests import Browse, CreateQueue, DeleteQueue, Done, Move, Purge
 
 PAGE_MESSAGES_MAX = 256
+PAGE_STEPS_MAX, STEPS_EACH = 2_000_000, 1_000  # of work for selectors in a page (node/message_filter.py)
 
 
 @dataclass(slots=True)
@@ -63,18 +64,26 @@ class Queues:
                 return there and (wanted is None or wanted(message))
 
             if client.number in self._outbox.connected:
-                last, cut = self._show(client.number, request, job, fits)
+                last, cut = self._show(client.number, request, job, fits, selects=wanted is not None)
                 position = {"seq": last.seq, "priority": last.priority, "more": more or cut}
                 self._outbox.answer(client.number, Done(request.receipt, position))
 
         self._start(now_ms, _Job(mailbox, places[:count], show))
 
     def _show(
-        self, connection: int, request: Browse, job: _Job, fits: Callable[[BacklogPosition, bytes], bool]
+        self,
+        connection: int,
+        request: Browse,
+        job: _Job,
+        fits: Callable[[BacklogPosition, bytes], bool],
+        *,
+        selects: bool,
     ) -> tuple[BacklogPosition, bool]:
-        """The place to go on behind, and whether there was not enough room in the output for the whole page."""
+        """The place to go on behind, and whether the page was cut short: the output has no more room, or its selector
+        takes too long."""
         room, last, cut = self._plane.room(connection), request.after, False
         tags: list[int] = []
+        steps = 0
         for place in job.places:
             message = job.messages.get(place.seq)
             if message is not None and fits(place, message):
@@ -84,6 +93,10 @@ class Queues:
                 room -= len(message)
                 tags.append(place.seq)
             last = place
+            steps += STEPS_EACH + steps_taken() if selects else 0
+            if steps > PAGE_STEPS_MAX:
+                cut = place is not job.places[-1]
+                break
         attempts, messages = [job.mailbox.deliveries(seq) + 1 for seq in tags], [job.messages[seq] for seq in tags]
         self._plane.deliver(connection, request.subscription, attempts, tags, messages)
         return last, cut

@@ -9,11 +9,14 @@ from tidings.routing.control.messages import Datagram
 from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import Unicast
 
+TRACE_KINDS, INTEREST_KINDS = (1, 2), (3, 4)  # a question and its answer: of tracing, of interests
+KINDS = (*TRACE_KINDS, *INTEREST_KINDS)  # first bytes of payloads; others are of later versions
+
 
 class Datagrams:
     def __init__(self, router: Router, hops_max: int, wires: LinkChannels, unicast: Callable[[], Unicast]) -> None:
         self._router, self._hops_max, self._channels, self._unicast = router, hops_max, wires, unicast
-        self._inbox: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+        self._inbox: dict[int, list[tuple[Router, bytes]]] = {}  # that came for this broker, by kind: from whom, what
 
     def topology(self) -> Mapping[Router, Collection[Router]]:
         """The reachable brokers, with their links where these are known."""
@@ -30,13 +33,14 @@ class Datagrams:
 
     def arrived(self, letter: Datagram) -> None:
         if letter.target == self._router:
-            self._inbox.append((letter.source, letter.payload))
+            if letter.payload and letter.payload[0] in KINDS:
+                self._inbox.setdefault(letter.payload[0], []).append((letter.source, letter.payload))
         elif letter.hops_left > 0:
             self._pass_on(replace(letter, hops_left=letter.hops_left - 1))
 
-    def take(self) -> list[tuple[Router, bytes]]:
-        inbox, self._inbox = self._inbox, []
-        return inbox
+    def take(self, kinds: Collection[int]) -> list[tuple[Router, bytes]]:
+        """From whom and what: those of these kinds, which the first byte says."""
+        return [letter for kind in kinds for letter in self._inbox.pop(kind, ())] if self._inbox else []
 
     def _pass_on(self, letter: Datagram) -> bool:
         return self._channels.say(self._unicast().next_hop(letter.target) or 0, letter)

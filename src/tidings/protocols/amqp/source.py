@@ -21,6 +21,7 @@ NO_LOCAL = (symbol("apache.org:no-local-filter:list"), ulong(0x0000468C00000003)
 LIFETIME, DELETE_ON_CLOSE = symbol("lifetime-policy"), ulong(0x2B)
 SHARED, GLOBAL = "shared", "global"
 EXCLUSIVE = symbol("exclusive")  # a property of the link
+WAIT_NETWORK = "wait-network"  # a capability of the source: attach once all brokers know of it
 
 
 class Filters(NamedTuple):
@@ -77,6 +78,7 @@ def read_source(link: SenderLink, context: Context) -> LinkSource:
         "ack": (AckMode.AUTO if presettled else AckMode.CLIENT).value,
         "paused": True,
         "exclusive": _exclusive(link.remote_properties),
+        "wait": "network" if WAIT_NETWORK in capabilities else "",
     }
     return LinkSource(destination, filters, durable, shared, presettled, pattern.wild, temporary, fields)
 

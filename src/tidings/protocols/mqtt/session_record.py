@@ -29,8 +29,8 @@ class MqttSubscription:
     exclusive: bool = False
     patterns: tuple[str, ...] = ()
     numbers: list[int] = field(default_factory=list)  # of the broker's subscriptions
-    used: dict[int, int] = field(default_factory=dict)  # credit to return, by number
     ended: bool = False
+    wait: str = ""  # until where it is known before it is answered
 
     def __post_init__(self) -> None:
         self.patterns = patterns(self.topic)

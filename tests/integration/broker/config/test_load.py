@@ -330,3 +330,15 @@ def test_the_example_loads_with_and_without_its_comments() -> None:
     assert [rule.user or rule.group for rule in full.access] == ["*", "traders", "alice"]
     assert full.tls.certificate == "server.pem"
     assert full.network.peers == (PeerTable("10.0.0.1:7301", 1),)
+
+
+def test_a_peer_has_one_address_or_a_list_of_them() -> None:
+    network = '[network]\nname = "n"\ninsecure = true\n[[network.peers]]\naddress = '
+    single, several = (parse(network + text, "f") for text in ('"a:1"', '["a:1", "b:2"]'))
+    assert [one.network.peers[0].address for one in (single, several)] == ["a:1", "a:1,b:2"]
+    peers = peers_of(several.network, 1)
+    assert peers is not None
+    assert peers.network.dials == (("a:1,b:2", None),)
+    for wrong in ('["a:1", "b"]', "[]", "[1]"):
+        with pytest.raises(ConfigError, match="address"):
+            parse(network + wrong, "f")

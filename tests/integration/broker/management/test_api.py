@@ -86,7 +86,14 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
         broker = here.broker
         membership = Membership(broker, lambda: prepare(StartupOptions(), ("native",)), apply, lambda: None)
         control = BrokerControl(
-            broker.view, lambda: broker.login.guard, broker.end_client, check, reload, membership, broker.login.audit
+            broker.view,
+            lambda: broker.login.guard,
+            broker.end_client,
+            check,
+            reload,
+            membership,
+            broker.login.audit,
+            lambda: None,
         )
         endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
         port = await endpoint.start("127.0.0.1", 0)
