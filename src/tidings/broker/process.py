@@ -370,7 +370,10 @@ class BrokerMain:
         guard, ended = self._broker.login.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:
             guard.limit(limits)
+            guard.jwt = new.jwt
             affected = guard.replace(new.users, new.rules)
+            there = (one.principal for one in self._broker.engine.view.connections.values())
+            affected |= {principal.name for principal in there if not guard.still(principal)}
             ended = self._broker.clients.end_all(
                 "E_ACCESS_CHANGED", "the access rules have changed; log in again", users=affected
             )
