@@ -53,6 +53,7 @@ from tidings.errors import ConfigError, StoreError, TidingsError, UsageError
 from tidings.kernel.heap import keep_large_blocks
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
+from tidings.store.sqlite.store import SqliteStore
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
@@ -211,8 +212,18 @@ class BrokerMain:
             membership,
             broker.login.audit,
             self.switch_over,
+            self._back_up,
         )
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
+
+    async def _back_up(self, name: str) -> Path:
+        if not isinstance(self._store, SqliteStore):
+            reason = f"messages are in {self._place.name}; back up the database with PostgreSQL's own programs"
+            raise UsageError("E_BACKUP_STORE", reason)
+        folder = self._data() / "backups"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        await asyncio.to_thread(self._store.backup, folder / name)
+        return folder / name
 
     def _data(self) -> Path:
         """The data directory, made if there is none."""
@@ -226,7 +237,7 @@ class BrokerMain:
         return data
 
     def _open_store(self) -> Store:
-        store = self._place.open(self._lease)
+        self._store = store = self._place.open(self._lease)
         if self._startup.drawn:
             self._keep_broker_id(self._data(), store)
         return store
@@ -359,7 +370,10 @@ class BrokerMain:
         guard, ended = self._broker.login.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:
             guard.limit(limits)
+            guard.jwt = new.jwt
             affected = guard.replace(new.users, new.rules)
+            there = (one.principal for one in self._broker.engine.view.connections.values())
+            affected |= {principal.name for principal in there if not guard.still(principal)}
             ended = self._broker.clients.end_all(
                 "E_ACCESS_CHANGED", "the access rules have changed; log in again", users=affected
             )

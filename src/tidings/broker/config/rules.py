@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 
-from tidings.broker.config import policies, quotas
+from tidings.broker.config import jwt, policies, quotas
 from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.schema_reader import Problem
 from tidings.broker.config.tables import AccessTable, Configuration, LimitsTable, ListenerTable, TypesTable
@@ -48,6 +48,7 @@ class Checker:
         yield from self._delivery()
         for number, policy in enumerate(configuration.policies):
             yield from policies.problems(number, policy)
+        yield from jwt.problems(configuration.jwt)
         for number, quota in enumerate(configuration.quotas):
             yield from quotas.problems(number, quota)
         yield from self._network()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tidings.broker.config.jwt import JwtTable
 from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.policies import PolicyTable, policies_of
 from tidings.broker.config.quotas import QuotaTable, quotas_of
@@ -312,6 +313,7 @@ class Configuration:
     amqp: AmqpTable = setting(AmqpTable, 'the listeners with protocol = "amqp"')
     tls: TlsTable = setting(TlsTable, "certificates, for listeners, metrics and console with tls = true")
     users: UsersTable = setting(UsersTable, "the users that may log in")
+    jwt: JwtTable = setting(JwtTable, "logins by JSON Web Token (docs/security.md)")
     access: tuple[AccessTable, ...] = setting(
         tuple, "access rules; the first that matches decides, and without a match the answer is no"
     )
