@@ -271,6 +271,28 @@ void bind_batch(nb::module_& m) {
 
 // ---- predicates and programs
 
+nb::object operand_of(const Constraint& constraint) {
+    if (constraint.op >= Op::Exists) return nb::none();
+    if (constraint.op != Op::In) return to_python(constraint.value);
+    nb::list values;
+    for (const Value& one : constraint.list) values.append(to_python(one));
+    return nb::tuple(values);
+}
+
+// Of each conjunction the constraints: operator, negated, name, operand; and the program.
+nb::tuple predicate_parts(nb::bytes blob) {
+    const Predicate predicate = read_predicate(bytes_of(blob));
+    nb::list conjunctions;
+    for (const Conjunction& conjunction : predicate.conjunctions) {
+        nb::list constraints;
+        for (const Constraint& one : conjunction.constraints)
+            constraints.append(
+                nb::make_tuple(static_cast<int>(one.op), one.negated, to_str(one.name), operand_of(one)));
+        conjunctions.append(constraints);
+    }
+    return nb::make_tuple(conjunctions, to_bytes(predicate.program));
+}
+
 bool holds_constraint(nb::handle constraint, nb::handle value) {
     const Buffer buffer(constraint);
     Reader reader(buffer.view());
@@ -336,6 +358,9 @@ static void bind_codec(nb::module_& m) {
             read_predicate(buffer.view());
         },
         nb::arg("blob"), "Raises CodecError unless the blob is a valid predicate; its program is judged by Program.");
+    m.def("predicate_parts", &predicate_parts, nb::arg("blob"),
+          nb::sig("def predicate_parts(blob: bytes) -> tuple[list[list[tuple[int, bool, str, object]]], bytes]"),
+          "Of each conjunction the constraints: operator, negated, name, operand; and the program.");
     m.def("holds", &holds_constraint, nb::arg("constraint"), nb::arg("value").none(),
           "True if an encoded constraint holds for a value (None: the attribute is missing).");
     nb::class_<Budget>(m, "Budget", "The work that may be done for one message, in steps of about a nanosecond.")

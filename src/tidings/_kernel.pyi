@@ -428,6 +428,11 @@ def predicate_check(blob: object) -> None:
     Raises CodecError unless the blob is a valid predicate; its program is judged by Program.
     """
 
+def predicate_parts(blob: bytes) -> tuple[list[list[tuple[int, bool, str, object]]], bytes]:
+    """
+    Of each conjunction the constraints: operator, negated, name, operand; and the program.
+    """
+
 def holds(constraint: object, value: object | None) -> bool:
     """
     True if an encoded constraint holds for a value (None: the attribute is missing).

@@ -14,7 +14,7 @@ True
 from collections.abc import Iterable
 from dataclasses import fields as fields_of
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,12 @@ from tidings import _kernel
 from tidings._kernel import Budget
 from tidings.errors import CodecError
 from tidings.model.codec import encode_constraint
-from tidings.model.constraint import Constraint
+from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
-from tidings.model.values import Value
+from tidings.model.predicate import Predicate
+from tidings.model.values import Value, kind
 
 Headers: TypeAlias = tuple[str | None, str | None, str | None, int | None, int | None, int | None]
 Parts: TypeAlias = tuple[bool, bool, int, bytes, str, Headers, dict[str, Value], bytes]
@@ -37,6 +38,8 @@ MESSAGE_BYTES_MAX = 2**32 - 1  # that its length can say: messages that are here
 # Attributes made from a message's fixed part, as bits: which of them a batch shall show.
 DERIVED_DESTINATION, DERIVED_PRIORITY, DERIVED_DELIVERY_MODE, DERIVED_TIMESTAMP, DERIVED_MESSAGE_ID = 1, 2, 4, 8, 16
 DERIVED_ALL = 31
+
+_OPS = (None, *Op)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -62,6 +65,24 @@ def altered(message: Message, **fields: object) -> Message:
 def check_predicate(data: Buffer) -> None:
     """A CodecError unless the bytes are a predicate; its program is judged by `Program`."""
     _kernel.predicate_check(data)
+
+
+def decode_predicate(data: bytes) -> Predicate:
+    """As `tidings.model.codec.decode_predicate`; what the kernel has read is not checked again."""
+    conjunctions, program = _kernel.predicate_parts(data)
+    return Predicate([[_constraint(*one) for one in some] for some in conjunctions], program)
+
+
+def _constraint(op: int, negated: bool, name: str, operand: Any) -> Constraint:
+    constraint = Constraint.__new__(Constraint)
+    values = operand if type(operand) is tuple else () if operand is None else (operand,)
+    put = object.__setattr__
+    put(constraint, "name", name)
+    put(constraint, "op", _OPS[op])
+    put(constraint, "value", operand)
+    put(constraint, "negated", negated)
+    put(constraint, "key", (name, op, negated, tuple([(int(kind(one)), one) for one in values])))
+    return constraint
 
 
 def holds(constraint: Constraint, value: Value | None) -> bool:

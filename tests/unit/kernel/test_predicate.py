@@ -3,12 +3,13 @@
 from random import Random
 
 import pytest
-from hardening.contracts.codec import random_attribute, random_constraint
+from hardening.contracts.codec import mutated, outcome, random_attribute, random_constraint, random_predicate
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import CodecError, UsageError
 from tidings.kernel import codec
+from tidings.model import codec as model
 from tidings.model.constraint import Constraint, Op
 from tidings.model.values import Untyped, reading
 
@@ -19,6 +20,19 @@ topics = st.lists(st.sampled_from(["a", "b", "", "*", ">", "ab"]), max_size=5).m
 
 def assert_same(constraint: Constraint, value: bool | int | float | str | bytes | None) -> None:
     assert codec.holds(constraint, value) == constraint.holds(value), (constraint, value)
+
+
+@given(st.randoms(use_true_random=False))
+def test_predicates_are_decoded_as_the_model_decodes_them(rng: Random) -> None:
+    encoded = model.encode_predicate(random_predicate(rng))
+    decoded, expected = codec.decode_predicate(encoded), model.decode_predicate(encoded)
+    assert decoded == expected
+    assert repr(decoded) == repr(expected)
+    assert model.encode_predicate(decoded) == encoded
+    for one, other in zip(decoded.conjunctions, expected.conjunctions, strict=True):
+        assert [(each.key, hash(each)) for each in one] == [(each.key, hash(each)) for each in other]
+    broken = mutated(rng, encoded)
+    assert outcome(codec.decode_predicate, broken) == outcome(model.decode_predicate, broken)
 
 
 @given(st.randoms(use_true_random=False))

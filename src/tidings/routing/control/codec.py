@@ -18,7 +18,8 @@ from operator import attrgetter
 from typing import Any, cast
 
 from tidings.errors import CodecError, UsageError
-from tidings.model.codec import decode_predicate, encode_predicate
+from tidings.kernel.codec import decode_predicate
+from tidings.model.codec import encode_predicate
 from tidings.model.predicate import Predicate
 from tidings.model.reader import Reader, put_varint
 from tidings.overlay.link.greeting import Goodbye, Greeting, LinkPing, Pong, Refuse, Welcome

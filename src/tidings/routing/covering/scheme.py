@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import cast
 
-from tidings.kernel.codec import MessageBatch
-from tidings.model.codec import ID, decode_predicate
+from tidings.kernel.codec import MessageBatch, decode_predicate
+from tidings.model.codec import ID
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
