@@ -1,6 +1,7 @@
 """The command-line application: shared options, registration of commands, error reporting."""
 
 import io
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -32,7 +33,7 @@ def make_app(commands: Iterable[str], listed: Mapping[str, str] | None = None) -
     app = typer.Typer(
         name="tidings",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
@@ -58,9 +59,18 @@ def _never_fail_to_print() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _completing() -> list[str]:
+    """The command whose words a shell asks to be completed, so that only its module is loaded."""
+    if "_TIDINGS_COMPLETE" not in os.environ:
+        return []
+    words = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return [word for word in words.split()[1:2] if word in COMMANDS]
+
+
 def run(commands: Sequence[str]) -> None:
     """Run the application; without a command it shows help and version, or refuses an unknown command."""
     _never_fail_to_print()
+    commands = commands or _completing()
     try:
         make_app(commands, None if commands else COMMANDS)(prog_name="tidings")
     except Exception as error:  # noqa: BLE001  (`report` raises unknown errors again)
