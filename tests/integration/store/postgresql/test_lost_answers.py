@@ -139,3 +139,23 @@ def test_without_a_server_it_refuses_and_goes_on_when_there_is_one() -> None:
         assert list(store.recover().waiting[1].seqs) == [1, 3]
         store.close()
         lease.release()
+
+
+def test_what_an_earlier_session_still_sends_is_not_committed(server: Cluster) -> None:
+    place = PostgresPlace(DatabaseOptions(server.database(), 1))
+    lease = place.lease()
+    assert lease.acquire()
+    store = place.open(lease)
+    store.append([*BOXES, Stored(1, b"a", (1,))])
+    file = store._file
+    early, number = file._connected(), file._session_number
+    file._db = None  # as if the line was lost, and what was sent has not arrived yet
+    store.append([Stored(2, b"b", (1,))])
+    late, file._session_number = file._session_number, number
+    with pytest.raises(StoreError, match="lease"):
+        file._execute(early, 77, b"late", (), 0)
+    assert late == number + 1
+    assert early.execute("SELECT max(number) FROM tidings.batch").fetchone() == (2,)
+    early.close()
+    store.close()
+    lease.release()
