@@ -36,4 +36,5 @@ SEEDS: dict[str, tuple[int, dict[str, str]]] = {
         0,
         {"overlay": "pan", "tracking": "none", "moment": "any"},
     ),
+    "brokers waited for each other to confirm events, and their publisher's broker for all of them": (401572, {}),
 }

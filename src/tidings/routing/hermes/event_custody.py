@@ -8,6 +8,15 @@ passed on once more to all, for one who had it long ago may have taken the place
 
 An event that comes again while it is kept is in good hands already, and that is the answer; coming in circles it would
 wait for itself otherwise. One that comes again later is passed on again, but handed to no subscription twice.
+
+So from every broker that has it leads a chain, by whoever waits for whom, to the publisher's broker. It must never
+become a ring, in which each waits for the next for ever:
+
+- A publisher's broker may get its own event from others after a restart. Once it publishes it, nobody is before it, and
+  those others wait for it no longer.
+- When the link to the source of an event is lost, nobody there waits any more, whoever comes to be at its other end
+  later. What is kept is an orphan. The next from whom it comes is its source, unless other brokers have it from here,
+  for the next may be one of them.
 """
 
 from collections import OrderedDict
@@ -29,6 +38,7 @@ class Item:
     passed: dict[Hop, Flags] = field(default_factory=dict)  # to whom, and for which subscriptions there
     waiting: set[Hop] = field(default_factory=set)
     answered: set[Hop] = field(default_factory=set)
+    orphan: bool = False  # the source no longer waits for an answer
 
     def comes_from(self, source: Hop, flags: Flags) -> None:
         """Records that this hop has the event for these subscriptions: it need not be passed there for them."""
@@ -44,6 +54,16 @@ class Item:
         self.passed[hop] = flags if before is None else (before[0] or flags[0], before[1] or flags[1])
         self.waiting.add(hop)
         return True
+
+    def relieves(self, source: Hop) -> list[Hop]:
+        """It comes again from this source: returns the hops that wait for this broker no longer."""
+        if source == self.source and not self.orphan:
+            return []
+        before, orphan = self.source, self.orphan
+        if source is None or (orphan and self.waiting <= {None}):
+            self.source, self.orphan = source, False
+            return [] if orphan else [before]
+        return [source]
 
     def once_more(self, now: float, unsettled_until: float) -> bool:
         """Reports whether it has to be passed on again to all that have it, because ways have changed since."""
@@ -65,18 +85,18 @@ class Custodian:
     def __len__(self) -> int:
         return sum(len(trees) for trees in self._items.values())
 
-    def take(self, now: float, source: Hop, event: HermesPublication) -> bool:
-        """Keep it; False: it is kept already, and this source need not."""
+    def take(self, now: float, source: Hop, event: HermesPublication) -> list[Hop]:
+        """Keep it; returns the hops that have to keep it no longer, because it was kept already."""
         trees = self._items.setdefault(event.tag, {})
         known = trees.get(event.type)
         if known is None:
             known = trees[event.type] = Item(event, source, now)
             known.comes_from(source, (event.by_type, event.by_filter))
-            return True
+            return []
         known.comes_from(source, (event.by_type, event.by_filter))
         flags = (known.event.by_type or event.by_type, known.event.by_filter or event.by_filter)
         known.event = HermesPublication(event.type, *flags, event.rising, event.tag, event.message)
-        return known.source == source
+        return known.relieves(source)
 
     def items(self, tag: bytes | None = None) -> list[Item]:
         found = self._items.values() if tag is None else [self._items.get(tag, {})]
@@ -99,11 +119,12 @@ class Custodian:
             item.passed.pop(None, None)
 
     def lost(self, neighbour: Router) -> None:
-        """Forgets what was passed to this neighbour, which may have lost it, and waits for no answer from there."""
+        """Forgets what was passed to this neighbour, which may have lost it. Neither waits for the other any longer."""
         for item in self.items():
             item.waiting.discard(neighbour)
             item.answered.discard(neighbour)
             item.passed.pop(neighbour, None)
+            item.orphan = item.orphan or item.source == neighbour
 
     def drop(self, event: HermesPublication) -> None:
         trees = self._items[event.tag]

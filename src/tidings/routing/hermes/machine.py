@@ -392,8 +392,8 @@ class Hermes:
         if event.tag:
             if event.rising and source == self.trees.tree(event.type, now).up:
                 self._unsettle(now)  # both think the other nearer to the rendezvous node: one will soon know better
-            if not self._custodian.take(now, source, event) and isinstance(source, int):
-                self._out.append(Send(source, Settled(event.type, event.tag)))
+            for relieved in self._custodian.take(now, source, event):
+                self._answer(now, event, relieved)
             self._review(now, event.tag)
             return
         tree = self.trees.tree(event.type, now)
@@ -442,10 +442,12 @@ class Hermes:
                 if item.once_more(now, self._unsettled_until):
                     self._review(now, event.tag)
                 else:
-                    self._let_go(now, item.event, item.source)
+                    self._custodian.drop(event)
+                    if not item.orphan:
+                        self._answer(now, event, item.source)
 
-    def _let_go(self, now: float, event: HermesPublication, source: Hop) -> None:
-        self._custodian.drop(event)
+    def _answer(self, now: float, event: HermesPublication, source: Hop) -> None:
+        """Tell whoever brought the event here to wait for this broker no longer."""
         if source is None:
             self._out.append(HermesSafe(event.tag))
         elif isinstance(source, int):

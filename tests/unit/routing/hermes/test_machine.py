@@ -168,3 +168,71 @@ def test_a_persistent_event_is_kept_until_all_have_it() -> None:
     assert HermesSafe(b"tag") in machine.handed(3, "tick", b"tag")
     again = machine.hear(3, 5, HermesPublication("tick", True, True, False, b"tag", event(1)))
     assert not any(isinstance(effect, HermesHandOver) for effect in again)  # not handed over twice
+
+
+SAFE, SETTLED = HermesSafe(b"tag"), Settled("tick", b"tag")
+
+
+def persistent(type: str = "tick") -> HermesPublication:
+    return HermesPublication(type, True, False, False, b"tag", event(1))
+
+
+def keeping(*neighbours: int) -> Hermes:
+    """A rendezvous node at which clients advertise the type, and these neighbours want it."""
+    machine = broker(up=None)
+    machine.advertise(0, 1, "tick")
+    for neighbour in neighbours:
+        machine.hear(0, neighbour, Tell("tick", InterestKind.TYPE, ALWAYS, 1000))
+    return machine
+
+
+def test_a_publishers_broker_that_gets_its_own_event_from_others_waits_for_all_and_they_not_for_it() -> None:
+    machine = keeping(5)
+    assert told(machine.hear(1, 6, persistent())) == [persistent()]  # after a restart; from 6 to 5
+    effects = machine.publish(2, "tick", event(1), b"tag")
+    assert told(effects) == [SETTLED]  # 6 waits no longer for what this broker has on disk
+    assert SAFE not in effects
+    effects = machine.hear(3, 5, SETTLED)
+    assert SAFE in effects
+    assert not told(effects)
+
+
+def test_an_event_that_came_to_the_parents_tree_from_elsewhere_first_is_settled_in_the_subtypes() -> None:
+    machine = keeping(5)
+    machine.trees.heir(0, "tick", "bond")
+    machine.hear(1, 6, persistent())
+    effects = machine.hear(2, 7, persistent("bond"))
+    assert Send(7, Settled("bond", b"tag")) in effects
+    assert told(machine.hear(3, 5, SETTLED)) == [SETTLED]  # to 6
+
+
+def test_two_brokers_that_pass_each_other_an_event_over_a_new_link_do_not_wait_for_each_other() -> None:
+    machine = keeping(5, 6)
+    machine.hear(1, 5, persistent())
+    machine.link_down(2, 5)
+    machine.hear(3, 5, Tell("tick", InterestKind.TYPE, ALWAYS, 1000))
+    assert Send(5, persistent()) in machine.link_up(3, 5)
+    assert Send(5, SETTLED) in machine.hear(4, 5, persistent())
+    machine.hear(5, 5, SETTLED)
+    assert told(machine.hear(5, 6, SETTLED)) == [persistent()] * 2  # once more, because a link was lost
+    machine.hear(6, 5, SETTLED)
+    assert not told(machine.hear(6, 6, SETTLED))  # nobody waits
+    assert told(machine.hear(7, 8, persistent())) == [persistent()] * 2  # it was let go
+
+
+def test_an_event_whose_source_is_lost_is_kept_for_the_next_from_whom_it_comes() -> None:
+    machine = broker(up=None)
+    machine.subscribe(0, 1, ID, "tick")
+    machine.hear(1, 5, persistent())
+    machine.link_down(2, 5)
+    assert not told(machine.hear(3, 6, persistent()))  # it waits until clients here have it
+    assert told(machine.hear(4, 7, persistent())) == [SETTLED]
+    assert told(machine.handed(5, "tick", b"tag")) == [SETTLED]
+
+
+def test_an_event_whose_source_is_lost_is_settled_with_nobody() -> None:
+    machine = broker(up=None)
+    machine.subscribe(0, 1, ID, "tick")
+    machine.hear(1, 5, persistent())
+    machine.link_down(2, 5)
+    assert not told(machine.handed(3, "tick", b"tag"))
