@@ -12,8 +12,18 @@ from random import Random
 from tidings.errors import UsageError
 from tidings.routing.covering.policies import POLICIES
 
-WORLDS = {"brokers": 60, "wire": 20, "covering": 7, "hermes": 7, "pan": 3, "unicast": 3, "disks": 0}  # in a hundred
+WORLDS = {
+    "brokers": 60,
+    "wire": 20,
+    "covering": 7,
+    "hermes": 7,
+    "pan": 3,
+    "unicast": 3,
+    "disks": 0,
+    "queues": 0,
+}  # in a hundred
 DISKS_SHARE = 0.03  # of a chance of its own
+QUEUES_SHARE = 0.06  # the same
 COVERING = tuple(f"covering-{policy}" for policy in POLICIES)
 SCHEMES = {"bdrp": 8, "flooding": 2, **dict.fromkeys(COVERING, 2), "hermes": 0}  # that has a chance of its own
 HERMES_SHARE = 0.05
@@ -64,6 +74,8 @@ def draw(seed: int, **forced: str) -> Choices:
         drawn[name] = Random(f"{name} {seed}").choices(list(menu), list(menu.values()))[0]
     if Random(f"disks {seed}").random() < DISKS_SHARE:
         drawn["world"] = "disks"
+    elif Random(f"queues {seed}").random() < QUEUES_SHARE:
+        drawn["world"] = "queues"
     if Random(f"hermes {seed}").random() < HERMES_SHARE:
         drawn["scheme"] = "hermes"
     if forced.keys() - {"world", "moment", "strain"} and "world" not in forced:

@@ -233,6 +233,8 @@ def policy_item(policy: QueuePolicy) -> Item:
         "dead_letters": "" if policy.dead_letters is None else str(policy.dead_letters),
         "idle_ms": policy.idle_ms,
         "create": policy.create,
+        "scope": policy.scope.value,
+        "home": policy.home,
     }
 
 

@@ -27,6 +27,13 @@ class Overflow(Enum):
     DEAD_LETTER = "dead-letter"
 
 
+class QueueScope(Enum):
+    """The brokers that a queue is for: each has one of its own, or the network has one, with one home."""
+
+    BROKER = "broker"
+    NETWORK = "network"
+
+
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
     """0: as without a policy."""
@@ -40,6 +47,8 @@ class QueuePolicy:
     dead_letters: Destination | None = None  # None: the broker's
     idle_ms: int = 0  # deleted when it was empty and without consumers for so long
     create: bool = True  # False: nobody makes such a queue by using it
+    scope: QueueScope = QueueScope.BROKER
+    home: int = 0  # of a queue of the network: the broker that keeps it; 0: the one where it is first used
 
 
 def policy_of(policies: Iterable[QueuePolicy], destination: Destination) -> QueuePolicy | None:

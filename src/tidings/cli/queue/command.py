@@ -138,7 +138,15 @@ def _count(client: ManagementClient, json: bool, verb: str, name: str, action: s
 def _line(queue: dict[str, Any]) -> str:
     stalled = ", stalled" if queue["stalled"] else ""
     counts = f"{queue['waiting']} waiting, {queue['unacknowledged']} unacknowledged, {queue['consumers']} consumers"
-    return f"{queue['name']}: {counts}{stalled}{_policy(queue['policy'])}"
+    return f"{queue['name']}: {counts}{stalled}{_home(queue)}{_policy(queue['policy'])}"
+
+
+def _home(queue: dict[str, Any]) -> str:
+    """Of a queue of the network: the broker that keeps it, and consumers at others."""
+    if not queue.get("home"):
+        return ""
+    elsewhere = "".join(f", {count} at broker {broker}" for broker, count in queue["remote_consumers"].items())
+    return f"; kept by broker {queue['home']}{elsewhere}"
 
 
 def _policy(policy: dict[str, Any] | None) -> str:

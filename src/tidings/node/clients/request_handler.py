@@ -18,6 +18,7 @@ from tidings.node.clients.transactions import OpenTransactions
 from tidings.node.completions import AnswerRequest
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.network_queues.network_queues import NetworkQueues
 from tidings.node.plane import Plane
 from tidings.node.requests import (
     Ack,
@@ -56,11 +57,13 @@ class RequestHandler:
         publishing: Publications,
         records: ClientRecords,
         delayed: DelayedMessages,
+        network_queues: NetworkQueues | None,
     ) -> None:
+        self._network_queues = network_queues
         self._service, self._journal, self._outbox = service, journal, outbox
-        self.queues = Queues(plane, service, journal, outbox)
+        self.queues = Queues(plane, service, journal, outbox, network_queues)
         self.consuming = Consumers(plane, service, journal, outbox, settings)
-        self.subscriptions = Subscriptions(plane, service, journal, outbox, settings)
+        self.subscriptions = Subscriptions(plane, service, journal, outbox, settings, network_queues)
         self.transactions = OpenTransactions(
             plane, service, journal, outbox, settings, self.subscriptions, publishing, records, delayed
         )
@@ -92,7 +95,7 @@ class RequestHandler:
             case Rollback():
                 self.transactions.roll_back(client, request)
             case Sync():
-                self._journal.then(AnswerRequest(client.number, Done(request.receipt)))
+                self._sync(client, AnswerRequest(client.number, Done(request.receipt)))
             case Leave():
                 self.subscriptions.end_all(client)
                 self._journal.then(AnswerRequest(client.number, Done(request.receipt)))
@@ -108,6 +111,10 @@ class RequestHandler:
                 self.queues.delete(client, request)
             case _:
                 assert_never(request)
+
+    def _sync(self, client: Connection, answer: AnswerRequest) -> None:
+        if self._network_queues is None or not self._network_queues.sync(client, answer):
+            self._journal.then(answer)
 
     def lost(self, client: Connection) -> None:
         """The connection is gone: so are its transactions and subscriptions."""

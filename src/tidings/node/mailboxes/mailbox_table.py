@@ -124,7 +124,7 @@ class MailboxTable:
     # --- found ----------------------------------------------------------------------------------------------------
 
     def is_open(self, mailbox: Mailbox) -> bool:
-        return mailbox in self.sinks
+        return mailbox in self.sinks or mailbox.kind is MailboxKind.ATTACHED
 
     def predicate(self, mailbox: Mailbox) -> bytes:
         return self.sinks[mailbox][1]
@@ -152,6 +152,16 @@ class MailboxTable:
             if drops_late and is_temporary(queue) and str(queue) not in self.by_name:
                 return []
             mailboxes = [self.queue(queue)]
+        return mailboxes
+
+    def for_copy(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
+        """The same for what another broker has stored for this one: it cannot be refused."""
+        try:
+            mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
+            if not mailboxes and message[1] & QUEUE:
+                mailboxes = [self.queue(destination_of(message), may_make=True)]
+        except LimitError:
+            mailboxes = [self.queue(self._settings.dead_letters, may_make=True)]
         return mailboxes
 
     # --- inside ---------------------------------------------------------------------------------------------------

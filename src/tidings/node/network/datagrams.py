@@ -1,19 +1,21 @@
-"""Letters: to one broker of the network, by the routes there are. They may be lost with a link."""
+"""Datagrams: to one broker of the network, by the routes there are. They may be lost with a link."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from tidings.node.network.link_channels import LinkChannels
 from tidings.overlay.effects import Router
-from tidings.routing.control.messages import Datagram
+from tidings.routing.control.messages import Datagram, Subject
 from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import Unicast
+
+SUBJECTS = frozenset(Subject)
 
 
 class Datagrams:
     def __init__(self, router: Router, hops_max: int, wires: LinkChannels, unicast: Callable[[], Unicast]) -> None:
         self._router, self._hops_max, self._channels, self._unicast = router, hops_max, wires, unicast
-        self._inbox: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+        self._inbox: dict[int, list[tuple[Router, bytes]]] = {}  # that came for this broker: from whom, what
 
     def topology(self) -> Mapping[Router, Collection[Router]]:
         """The reachable brokers, with their links where these are known."""
@@ -24,19 +26,18 @@ class Datagrams:
     def reachable(self) -> Collection[Router]:
         return (self._router, *self._unicast().reachable())
 
-    def post(self, router: Router, payload: bytes) -> bool:
+    def post(self, router: Router, payload: bytes, subject: Subject = Subject.TRACING) -> bool:
         """False: there is no way there."""
-        return self._pass_on(Datagram(router, self._router, self._hops_max, payload))
+        return self._pass_on(Datagram(router, self._router, self._hops_max, subject, payload))
 
     def arrived(self, letter: Datagram) -> None:
-        if letter.target == self._router:
-            self._inbox.append((letter.source, letter.payload))
-        elif letter.hops_left > 0:
+        if letter.target == self._router and letter.subject in SUBJECTS:
+            self._inbox.setdefault(letter.subject, []).append((letter.source, letter.payload))
+        elif letter.target != self._router and letter.hops_left > 0:
             self._pass_on(replace(letter, hops_left=letter.hops_left - 1))
 
-    def take(self) -> list[tuple[Router, bytes]]:
-        inbox, self._inbox = self._inbox, []
-        return inbox
+    def take(self, subject: Subject) -> list[tuple[Router, bytes]]:
+        return self._inbox.pop(subject, [])
 
     def _pass_on(self, letter: Datagram) -> bool:
         return self._channels.say(self._unicast().next_hop(letter.target) or 0, letter)

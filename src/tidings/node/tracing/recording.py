@@ -21,6 +21,7 @@ from tidings.node.tracing.names import consumer_name, subscriber_name
 from tidings.node.tracing.reasons import PresentReasons
 from tidings.node.tracing.searches import Tracing
 from tidings.overlay.effects import Router
+from tidings.routing.control.messages import Subject
 from tidings.tracking.query.codec import WhyQuestion
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import HistoryKind
@@ -90,7 +91,7 @@ class Tracking:
                 effects += change(AttachmentKind.NEIGHBOUR, str(router), now_ms)
             if self._network.scheme_forwarding.passed:
                 self._record(now_ms, self._network.scheme_forwarding.take_passed())
-            for source, payload in self._network.datagrams.take():
+            for source, payload in self._network.datagrams.take(Subject.TRACING):
                 self.tracing.datagram(now_ms, source, payload)
         if self._backend is not None:
             for added, connection in direct:

@@ -19,6 +19,14 @@ class Topic(IntEnum):
 
     LINKS = 1  # a router's live links and their costs: link-state
     PREDICATES = 2  # a router's encoded interests: B-DRP
+    QUEUES = 3  # queues of the network whose home a router is
+
+
+class Subject(IntEnum):
+    """Subjects of datagrams."""
+
+    TRACING = 1
+    QUEUES = 2  # between the home of a queue and the brokers of its consumers
 
 
 class Version(NamedTuple):
@@ -108,6 +116,7 @@ class Datagram(ControlMessage):
     target: Router
     source: Router
     hops_left: int
+    subject: int
     payload: bytes
 
 
