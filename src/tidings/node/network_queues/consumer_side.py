@@ -59,6 +59,7 @@ class ConsumerSide:
         post: Callable[[Router, bytes], object],
     ) -> None:
         self.attached: dict[int, AttachedMailbox] = {}  # by attachment
+        self.by_name: dict[str, dict[AttachedMailbox, None]] = {}  # the same, by queue
         self.moved: set[AttachedMailbox] = set()  # whose home refused them, to be attached again
         self._service, self._journal, self._outbox = service, journal, outbox
         self._incarnation, self._post = incarnation, post
@@ -81,6 +82,7 @@ class ConsumerSide:
         self._made += 1
         mailbox.home, mailbox.attachment = home, self._made
         self.attached[mailbox.attachment] = mailbox
+        self.by_name.setdefault(mailbox.name, {})[mailbox] = None
         place = self._homes.get(home)
         if place is None:
             self._opened += 1
@@ -101,9 +103,16 @@ class ConsumerSide:
     def forget(self, mailbox: AttachedMailbox) -> None:
         """It is attached to nothing from now on."""
         self.leave(mailbox)
+        self._drop(mailbox)
+        self._news.pop(mailbox, None)
+
+    def _drop(self, mailbox: AttachedMailbox) -> None:
         self.attached.pop(mailbox.attachment, None)
         self.moved.discard(mailbox)
-        self._news.pop(mailbox, None)
+        if (of_queue := self.by_name.get(mailbox.name)) is not None:
+            of_queue.pop(mailbox, None)
+            if not of_queue:
+                del self.by_name[mailbox.name]
 
     # --- from homes -----------------------------------------------------------------------------------------------
 
@@ -163,7 +172,7 @@ class ConsumerSide:
             mailbox.home = None
             mailbox.reset()
             if mailbox.consumer is None:
-                del self.attached[mailbox.attachment]
+                self._drop(mailbox)
                 continue
             self.attach(now, mailbox, router)
             for one, receipt in drains:
@@ -216,6 +225,8 @@ class ConsumerSide:
             for mailbox in news:
                 if mailbox.home is not None and mailbox.attachment in self.attached:
                     self._say(self._homes[mailbox.home], mailbox)
+                elif mailbox.consumer is None and not mailbox.busy:
+                    self._drop(mailbox)
         for router, place in self._homes.items():
             for payload in place.channel.take(now):
                 self._post(router, payload)
@@ -240,7 +251,7 @@ class ConsumerSide:
         mailbox.drains.clear()
         if mailbox.consumer is None and not mailbox.busy:
             place.channel.put(DetachConsumer(mailbox.attachment))
-            del self.attached[mailbox.attachment]
+            self._drop(mailbox)
 
     def _token(self) -> int:
         self._tokens += 1

@@ -22,10 +22,18 @@ class QueueForwarder:
     """The only consumer of such a queue."""
 
     def __init__(
-        self, mailbox: Mailbox, home: Router, service: MailboxService, journal: Journal, network: Network
+        self,
+        mailbox: Mailbox,
+        home: Router,
+        service: MailboxService,
+        journal: Journal,
+        network: Network,
+        blocked: "set[QueueForwarder]",
     ) -> None:
+        """`blocked`: takes note of this one when it must wait for room."""
         self.home = home
         self.forwarded = 0
+        self._blocked = blocked
         self.resting = False  # the store has refused something since the last tick
         self._mailbox, self._service, self._journal, self._network = mailbox, service, journal, network
         self.consumer = Consumer(0, 0, CREDIT, output=self)
@@ -39,18 +47,25 @@ class QueueForwarder:
     def end(self) -> None:
         if self.consumer in self._mailbox.consumers:
             self._mailbox.detach(self.consumer)
+            self._blocked.discard(self)
             if not self._mailbox.consumers:
                 self._service.attended.pop(self._mailbox, None)
 
     def go_on(self) -> None:
         """There may be room again."""
-        if self._mailbox.backlog and self.room():
+        if self._free():
+            self._blocked.discard(self)
             self._service.touch(self._mailbox)
 
     def room(self) -> int:
-        if self.resting or self.home not in self._network.unicast.reachable():
-            return 0
-        return ROUND_BYTES if self._network.store_and_forward.waiting(self.home) < WAITING_MAX else 0
+        if self._free():
+            return ROUND_BYTES
+        self._blocked.add(self)
+        return 0
+
+    def _free(self) -> bool:
+        there = not self.resting and self.home in self._network.unicast.reachable()
+        return there and self._network.store_and_forward.waiting(self.home) < WAITING_MAX
 
     def deliver(self, now_ms: int, attempts: list[int], tags: list[int], messages: list[bytes]) -> None:
         del now_ms

@@ -108,8 +108,13 @@ class HomeSide:
             channel = QueueChannel(frame.life, opens=False, now=now)
             peer = self._peers[router] = ConsumerChannel(router, channel)
         before = peer.channel.unconfirmed_bytes
-        for record in peer.channel.arrived(frame, now):
-            self._take(now_ms, peer, record)  # type: ignore[arg-type]
+        try:
+            for record in peer.channel.arrived(frame, now):
+                self._take(now_ms, peer, record)  # type: ignore[arg-type]
+        except TidingsError:
+            self._lose(peer)
+            self._post(router, reset_frame(frame))
+            raise
         if peer.channel.unconfirmed_bytes < before:
             for remote in peer.consumers.values():
                 if remote.mailbox.backlog:

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from tidings.delivery.store import Note
-from tidings.errors import CodecError
+from tidings.errors import TidingsError
+from tidings.model.destination import Destination
 from tidings.model.reader import Reader, put_varint
 from tidings.overlay.effects import Router
 from tidings.routing.effects import Deliver
@@ -57,7 +58,7 @@ class QueueHomes:
     def learn(self, item: Deliver) -> None:
         """The flood has brought what a broker says of itself. Of one that is away nothing changes."""
         if item.payload is not None:
-            with suppress(CodecError):  # no broker of this version says this
+            with suppress(TidingsError):  # no broker of this version says this
                 self.heard(item.origin, full=item.full, payload=item.payload)
 
     def heard(self, router: Router, *, full: bool, payload: bytes) -> None:
@@ -125,5 +126,7 @@ def _entries(payload: bytes) -> list[tuple[bool, str]]:
     entries = []
     while reader.position < reader.end:
         kept = reader.varint(1) == 1
-        entries.append((kept, reader.text(reader.varint(), "a queue's name")))
+        name = reader.text(reader.varint(), "a queue's name")
+        Destination.parse(name)  # an error unless it is one
+        entries.append((kept, name))
     return entries

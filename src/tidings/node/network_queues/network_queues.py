@@ -51,6 +51,7 @@ class NetworkQueues:
         self.home_side = HomeSide(service, journal, self._is_home, post)
         self.consumer_side = ConsumerSide(service, journal, outbox, lambda: network.incarnation, post)
         self._forwarders: dict[Mailbox, QueueForwarder] = {}
+        self._blocked: set[QueueForwarder] = set()  # those that wait for room
         self._unclaimed: dict[str, None] = {}  # used here before it was known whether they have a home
 
     def recover(self, recovered: Recovered) -> None:
@@ -108,7 +109,7 @@ class NetworkQueues:
         self._unclaimed.pop(name, None)
         if home is None and mailbox is not None:
             self._unclaimed[name] = None
-        for attached in [one for one in self.consumer_side.attached.values() if one.name == name]:
+        for attached in list(self.consumer_side.by_name.get(name, ())):
             self._seat_again(now, attached, home)
 
     def _review_mailbox(self, now: float, mailbox: Mailbox, home: Router | None) -> None:
@@ -125,7 +126,7 @@ class NetworkQueues:
                 self._send_away(now, mailbox, consumer, home)
         if forwarder is None:
             self._forwarders[mailbox] = forwarder = QueueForwarder(
-                mailbox, home, self._service, self._journal, self._network
+                mailbox, home, self._service, self._journal, self._network, self._blocked
             )
             forwarder.begin()
 
@@ -218,7 +219,7 @@ class NetworkQueues:
         for is_open, mailbox in opened:
             if mailbox.kind is MailboxKind.QUEUE:
                 if not is_open:
-                    self._forwarders.pop(mailbox, None)
+                    self._blocked.discard(self._forwarders.pop(mailbox, None))
                 self._review(now, mailbox.name)
         for name in self.homes.take_changed():
             self._review(now, name)
@@ -226,7 +227,7 @@ class NetworkQueues:
             self._claim()
         for router, payload in self._network.datagrams.take(Subject.QUEUES):
             self._arrived(now, now_ms, router, payload)
-        for forwarder in self._forwarders.values():
+        for forwarder in list(self._blocked):
             forwarder.go_on()
 
     def _arrived(self, now: float, now_ms: int, router: Router, payload: bytes) -> None:
@@ -276,7 +277,7 @@ class NetworkQueues:
     def configure(self) -> None:
         """Policies are others from now on."""
         now = self._network.clock.now
-        for name in {*self._service.mailboxes.by_name, *(one.name for one in self.consumer_side.attached.values())}:
+        for name in {*self._service.mailboxes.by_name, *self.consumer_side.by_name}:
             if name.startswith("queue:"):
                 self._review(now, name)
 
