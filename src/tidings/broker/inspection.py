@@ -204,7 +204,7 @@ def _mailboxes(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """The fullest come first."""
     found = [one for one in broker.engine.mailboxes.values() if _mentions(request.containing, one.name)]
     largest = nlargest(request.offset + _count(request), found, key=lambda one: len(one.backlog))
-    return len(found), [mailbox_item(one) for one in largest[request.offset :]]
+    return len(found), [mailbox_item(one) | broker.engine.home_of(one) for one in largest[request.offset :]]
 
 
 def mailbox_item(mailbox: Mailbox) -> Item:

@@ -2,14 +2,11 @@
 broker."""
 
 import asyncio
-import signal
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from hardening.fuzz.amqp_streams import ACCEPT, DISPOSITION
+from hardening.kills.network_queues import Site, line
 from hardening.support.amqp_client import Client as AmqpClient
 from hardening.support.amqp_client import source
 from hardening.support.links import eventually
@@ -17,53 +14,11 @@ from hardening.support.stomp import RawStomp
 
 from tidings.client import Client, Subscription, connect
 from tidings.errors import TidingsError
-from tidings.localnet.ports import free_ports
 from tidings.protocols.amqp.sasl import amqp_frame
 from tidings.protocols.amqp.wire.types import uint
-from tidings.testing.broker_process import BrokerProcess
 
 SECONDS = 60.0
 MESSAGES = 400
-
-
-class Site(NamedTuple):
-    """A broker: its process, and its ports for clients, native, STOMP and AMQP."""
-
-    process: BrokerProcess
-    port: int
-    stomp: int
-    amqp: int
-
-    @property
-    def url(self) -> str:
-        return f"tidings://127.0.0.1:{self.port}"
-
-    def restart(self) -> None:
-        self.process.signal(signal.SIGKILL)
-        self.process.__exit__()
-        self.process.__enter__()
-
-
-@contextmanager
-def three_brokers(folder: Path, home: int) -> Iterator[list[Site]]:
-    """In a line; all queues are the network's, and kept by `home`."""
-    links, sites = free_ports(3), []
-    with ExitStack() as stack:
-        for router in (1, 2, 3):
-            directory = folder / str(router)
-            directory.mkdir()
-            native, stomp, amqp = free_ports(3)
-            peers = f"peers = [{{address='127.0.0.1:{links[router - 2]}', router={router - 1}}}]" if router > 1 else ""
-            more = (
-                f"[broker]\nid = {router}\n[[listeners]]\nport = {native}\n"
-                f"[[listeners]]\nprotocol = 'stomp'\nport = {stomp}\n[[listeners]]\nprotocol = 'amqp'\nport = {amqp}\n"
-                f"[[policies]]\ndestination = 'queue:>'\nscope = 'network'\nhome = {home}\n"
-                f"[network]\nname = 'test'\nport = {links[router - 1]}\ninsecure = true\n"
-                f"heartbeat_ms = 200\nredial_ms_max = 300\n{peers}\n"
-            )
-            process = stack.enter_context(BrokerProcess(directory, more, level="info"))
-            sites.append(Site(process, native, stomp, amqp))
-        yield sites
 
 
 def test_clients_of_three_protocols_share_a_queue_whose_home_is_elsewhere(tmp_path: Path) -> None:
@@ -89,7 +44,7 @@ def test_clients_of_three_protocols_share_a_queue_whose_home_is_elsewhere(tmp_pa
             assert await rest.receive(1.0) is None
         stomp.close()
 
-    with three_brokers(tmp_path, home=1) as sites:
+    with line(tmp_path, 3, home=1) as sites:
         asyncio.run(check(sites))
 
 
@@ -141,6 +96,6 @@ def test_the_home_and_the_broker_of_a_consumer_are_killed_and_nothing_confirmed_
             for consumer in consumers:
                 consumer.cancel()
 
-    with three_brokers(tmp_path, home=1) as sites:
+    with line(tmp_path, 3, home=1) as sites:
         asyncio.run(check(sites))
     assert [number for number in range(MESSAGES) if given[number, False] > 1] == []

@@ -9,7 +9,7 @@ from hardening.simulate.scenario import LINK
 
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.network_queues.network_queues import NetworkQueues
-from tidings.node.requests import Ack, AckMode, Browse, Drain, Request, Subscribe, Sync
+from tidings.node.requests import Ack, AckMode, Begin, Browse, Commit, Drain, Request, Subscribe, Sync, Verdict
 from tidings.node.settings import NodeSettings
 from tidings.overlay.topology.graph import Graph
 from tidings.sim.broker import SimBroker, Sizes
@@ -82,6 +82,11 @@ class Line:
         assert queues is not None
         return queues
 
+    def described(self, router: int) -> dict[str, object]:
+        broker = self.brokers.broker(router)
+        assert broker is not None
+        return broker.engine.view.home_of(broker.engine.view.mailboxes[QUEUE])
+
     def waiting(self, router: int) -> int:
         broker = self.brokers.broker(router)
         assert broker is not None
@@ -98,6 +103,8 @@ def test_the_broker_that_uses_a_queue_first_is_its_home_and_consumers_everywhere
     line.wait(1000)
     assert [line.queues(router).home(QUEUE) for router in (1, 2, 3)] == [2, 2, 2]
     assert len(near.deliveries) == len(far.deliveries) == 4
+    assert line.described(2) == {"home": 2, "remote_consumers": {"3": 1}}
+    assert line.described(1) == {"home": 2, "remote_consumers": {}, "consumers": 0}
     assert [one.attempt for one in far.deliveries] == [1] * 4
 
 
@@ -159,6 +166,59 @@ def test_a_drained_consumer_has_all_that_the_home_had() -> None:
     line.wait(1000)
     assert len(far.deliveries) == 3
     assert 9 in far.done
+
+
+def test_a_group_goes_to_one_consumer_wherever_it_is() -> None:
+    line = Line(home=1)
+    consumers = [line.client(router) for router in (1, 2, 3)]
+    line.wait(1000)
+    for x in range(6):
+        assert line.brokers.publish(3, {"x": x, "JMSXGroupID": "g"}, persistent=True, queue="work") is not None
+        line.wait(200)
+    assert sorted(len(one.deliveries) for one in consumers) == [0, 0, 6]
+
+
+def test_rejected_elsewhere_becomes_a_dead_letter_of_the_home() -> None:
+    line = Line(home=1)
+    far = line.client(3)
+    line.publish(3, 1, 2)
+    line.wait(1000)
+    line.ask(3, far, Ack(1, (1,), verdict=Verdict.DEAD))
+    line.ask(3, far, Ack(1, (2,), verdict=Verdict.RETRY))
+    line.wait(1000)
+    assert [one.attempt for one in far.deliveries] == [1, 1, 2]
+    broker = line.brokers.broker(1)
+    assert broker is not None
+    assert broker.engine.node.mailbox_service.mailboxes.by_name["queue:dead-letters"].messages == 1
+
+
+def test_a_transaction_takes_and_sends_at_another_broker_than_the_home() -> None:
+    line = Line(home=1)
+    far = line.client(3)
+    line.publish(2, 1)
+    line.wait(1000)
+    for request in (Begin(5, 7), Ack(1, (1,), session=7), Commit(6, 7)):
+        line.ask(3, far, request)
+    line.wait(1000)
+    assert {5, 6} <= far.done
+    assert line.waiting(1) == 0
+
+
+def test_a_transaction_whose_home_was_lost_is_rolled_back() -> None:
+    line = Line(home=1)
+    far = line.client(3)
+    line.publish(2, 1)
+    line.wait(1000)
+    for request in (Begin(5, 7), Ack(1, (1,), session=7)):
+        line.ask(3, far, request)
+    line.inflict(Crash(1))
+    line.wait(1000)
+    line.inflict(Restart(1))
+    line.wait(9000)
+    line.ask(3, far, Commit(6, 7))
+    line.wait(1000)
+    assert [one.error.code for one in far.failures] == ["E_QUEUE_HOME_LOST"]
+    assert [one.attempt > 1 for one in far.deliveries] == [False, True]
 
 
 def test_two_homes_become_one() -> None:
