@@ -9,7 +9,7 @@ HARDENING := bench/results/hardening
 NATIVE_SOURCES := $(shell find native -name "*.[ch]pp")
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(NATIVE_SOURCES)
 
-.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan innocent audit crash rolling sim load flaps partition congestion pan hermes covering traces differential docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan innocent audit crash crash-database failover rolling sim load flaps partition congestion pan hermes covering traces differential docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -60,6 +60,7 @@ fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSaniti
 
 sim: setup  ## random networks, workloads and faults in the simulator, judged against the truth (SEEDS=1000)
 	$(BIN)/python -m hardening.simulate 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/simulation.json
+	$(BIN)/python -m hardening.machines.interest_spread 1 $(or $(SEEDS),1000) --processes $$(nproc)
 
 flaps: setup  ## links that flap and a partition under load, on real sockets (SECONDS=120)
 	$(BIN)/python -m hardening.network.flaps $(or $(SECONDS),120)
@@ -129,6 +130,14 @@ crash: setup  ## end brokers under load again and again, fail the power, cut and
 	  $$(( $(or $(KILLS),500) / 25 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -m hardening.kills.power_loss $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -m hardening.kills.store_damage $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+
+crash-database: setup  ## end brokers and the PostgreSQL servers that keep their messages, under load, again and again (KILLS=500)
+	$(BIN)/python -c 'import sys; from hardening.kills.database import main; main(sys.argv[1:])' \
+	  $(or $(KILLS),500) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+
+failover: setup  ## kill, stop and switch over pairs of brokers on one store, under load; goes on where it ended (EVENTS=100)
+	$(BIN)/python -c 'import sys; from hardening.kills.failover import main; main(sys.argv[1:])' \
+	  $(or $(EVENTS),100) $(or $(SEED),$$RANDOM) $(HARDENING)/failover.json
 
 rolling: setup  ## change each network parameter broker by broker, under load and kills; goes on where it ended (DUE=15000 ONLY=hops_max)
 	$(BIN)/python -m hardening.kills.rolling $(or $(DUE),15000) $(if $(ONLY),--only $(ONLY)) --results $(HARDENING)/rolling.json

@@ -6,7 +6,7 @@ import importlib.util
 import multiprocessing
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
@@ -26,13 +26,19 @@ def allow_many_files() -> int:
     return hard
 
 
-def _serve(ready: Connection, limits: BrokerLimits, settings: NodeSettings) -> None:
+def native_listener() -> ListenerSettings:
+    return ListenerSettings(NativeSession, port=0)
+
+
+def _serve(
+    ready: Connection, limits: BrokerLimits, settings: NodeSettings, listener: Callable[[], ListenerSettings]
+) -> None:
     allow_many_files()
 
     async def main() -> None:
         broker = Broker(settings, MemoryStore(), limits=limits)
         await broker.start([])
-        ready.send(await broker.listen(ListenerSettings(NativeSession, port=0)))
+        ready.send(await broker.listen(listener()))
         while True:
             await asyncio.to_thread(ready.recv)
             ready.send({"held_bytes": broker.forwarder.held_bytes(), **broker.forwarder.stats()})
@@ -61,10 +67,15 @@ class BrokerChild:
 
 
 @contextmanager
-def broker_child(limits: BrokerLimits | None = None, settings: NodeSettings | None = None) -> Iterator[BrokerChild]:
+def broker_child(
+    limits: BrokerLimits | None = None,
+    settings: NodeSettings | None = None,
+    listener: Callable[[], ListenerSettings] = native_listener,
+) -> Iterator[BrokerChild]:
+    """`listener` is a function of a module: it is called in the other process."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
-    arguments = (theirs, limits or BrokerLimits(), settings or NodeSettings())
+    arguments = (theirs, limits or BrokerLimits(), settings or NodeSettings(), listener)
     process = context.Process(target=_serve, args=arguments, daemon=True)
     process.start()
     try:

@@ -18,6 +18,7 @@ from tidings.kernel.codec import encode_message
 from tidings.kernel.forwarder import Forwarder, NetworkShape
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
+from tidings.model.codec import encode_predicate
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.selector import Selector
@@ -65,7 +66,7 @@ def measure(form: str, name: str, subscriptions: int, messages: int) -> Encoding
     wanted = [Selector(selector(forms[number % len(forms)], number, random)) for number in range(subscriptions)]
     local, begin = LocalInterests(encoding), time.process_time()
     for one in wanted:
-        local.add(one.predicate)
+        local.add(encode_predicate(one.predicate))
     made = time.process_time() - begin
     rows = local.rows()
     plane = Forwarder()

@@ -13,7 +13,7 @@ from tidings.kernel.forwarder import Forwarder, NetworkShape
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.matching.workload import Workload
-from tidings.model.codec import encode_frame
+from tidings.model.codec import encode_frame, encode_predicate
 from tidings.routing.bdrp.interests import InterestEncoding
 
 PUBLISH, FORWARD = 0x10, 0x41
@@ -31,7 +31,7 @@ def plane(encoding: InterestEncoding, routers: int) -> tuple[Forwarder, list[int
     forwarder.join(shape)
     workload = Workload(1, conjunctions=CONJUNCTIONS)
     for router, predicate in enumerate(workload.predicates(0, routers), 2):
-        forwarder.interest(router, encoding.rows(predicate), ())
+        forwarder.interest(router, encoding.rows(encode_predicate(predicate)), ())
     links = [forwarder.open() for _ in range(LINKS)]
     for neighbour, connection in enumerate(links, 2):
         forwarder.link(connection, neighbour)

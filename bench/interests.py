@@ -37,7 +37,7 @@ from tidings.node.protocol_session import Hello
 from tidings.node.requests import Subscribe
 from tidings.overlay.topology.generate import line
 from tidings.protocols.native.frames import FrameSplitter, FrameType, decode_fields
-from tidings.protocols.native.requests import encode_hello, encode_request
+from tidings.protocols.native.request_encoding import encode_hello, encode_request
 
 FORMS = ("list", "range", "box", "prefix")
 ORDERED = ("ascending", "shuffled", "clustered")  # equalities on one attribute, in these orders

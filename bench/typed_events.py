@@ -84,7 +84,7 @@ class Setting:
             return
         place = DestinationPattern.parse(TOPIC).constraint
         for neighbour, filter in wanted:
-            forwarder.interest(neighbour, list(encoding.rows(filter.within(place))), [])
+            forwarder.interest(neighbour, list(encoding.rows(encode_predicate(filter.within(place)))), [])
 
     def block(self) -> bytes:
         frames = []

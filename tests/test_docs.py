@@ -50,10 +50,10 @@ NOT_RUN = [
     "docs/covering.md: tidings sim experiment pruning",
     "docs/hermes.md: tidings sim experiment hermes all",
     "docs/howto/secure.md: tidings sub 'ticks.>' --url tidings+tls://broker.example:730",
-    "docs/howto/sizing.md: cat > mine.toml <<END",
     "docs/howto/sizing.md: tidings plan capacity --from-broker 127.0.0.1:8700 --subscri",
     "docs/lab.md: tidings lab run quick --server tidings",
-    "docs/lab.md: tidings lab validate --runs 2 -o batch-costs.json --picture ",
+    "docs/lab.md: tidings lab calibrate 127.0.0.1:61613 --protocol stomp --per",
+    "docs/lab.md: tidings lab validate model.json --broker native=127.0.0.1:73",
     "docs/networks.md: tidings net start square.toml --delays",
     "docs/networks.md: SEEDS=1000 python -m pytest tests/unit/sim/test_unicast.py",
     "docs/pipeline.md: spark-submit --master yarn --deploy-mode cluster --conf spar",
@@ -269,6 +269,8 @@ def faults(command: Any, words: list[str]) -> list[str]:
     path = "tidings"
     while getattr(command, "commands", None) is not None:
         if not words or words[0] not in command.commands:
+            if getattr(command, "invoke_without_command", False):
+                break
             return [f"there is no command {path} {words[0] if words else ''}"]
         path, command, words = f"{path} {words[0]}", command.commands[words[0]], words[1:]
     try:

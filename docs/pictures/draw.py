@@ -91,6 +91,17 @@ PICTURES = {
         arrow(350, 105, 450, 60),
         arrow(350, 125, 450, 170),
     ),
+    "standby": drawing(
+        760, 270,
+        box(20, 105, 110, 60, "clients\nlist of both", "client"),
+        box(230, 20, 220, 80, "host a: broker 1\nactive: listens, links,\nwrites with epoch 7", "hot"),
+        box(230, 170, 220, 80, "host b: broker 1\nstandby: health and metrics,\nwaits for the lease"),
+        box(570, 95, 170, 80, "store of broker 1\nlease: a, epoch 7", "store"),
+        arrow(130, 120, 230, 70, "7300"),
+        arrow(130, 150, 230, 200, "later", dashed=True, up=-14),
+        arrow(450, 60, 570, 115, "commits"),
+        arrow(450, 210, 570, 155, "is it free?", dashed=True, up=-14),
+    ),
     "sites": drawing(
         760, 240,
         box(60, 20, 160, 60, "London\nbroker 1", "hot"),

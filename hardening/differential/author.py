@@ -41,7 +41,7 @@ from tidings.node.requests import (
     Unsubscribe,
 )
 from tidings.protocols.native.frames import FrameType, control, encode_publish
-from tidings.protocols.native.requests import encode_request
+from tidings.protocols.native.request_encoding import encode_request
 
 CLIENTS_MAX = 3
 NUMBERS = (1, 2, 3, 4)  # of subscriptions

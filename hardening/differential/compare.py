@@ -19,7 +19,7 @@ from tidings.node.protocol_session import Hello
 from tidings.node.requests import Sync
 from tidings.node.settings import NodeSettings
 from tidings.protocols.native.frames import FrameType, RawFrame, decode_delivery, decode_fields, decode_receipts
-from tidings.protocols.native.requests import encode_hello, encode_request
+from tidings.protocols.native.request_encoding import encode_hello, encode_request
 from tidings.sim.broker import Sizes
 
 OUTPUT_BYTES_MAX = 256 << 10  # small, so that large messages fill it

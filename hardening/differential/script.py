@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tidings.node.requests import Move, Purge
 from tidings.protocols.native.frames import FrameType, encode_ack
-from tidings.protocols.native.requests import encode_request
+from tidings.protocols.native.request_encoding import encode_request
 
 
 @dataclass(frozen=True, slots=True)

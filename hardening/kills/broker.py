@@ -15,11 +15,13 @@ they connect again by themselves and send again what was not confirmed.
 
 import asyncio
 import multiprocessing
+import os
 import random
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -34,6 +36,7 @@ from tidings.broker.links.links import LinkSettings, Peers
 from tidings.broker.server import Broker
 from tidings.client import Client, Subscription, connect
 from tidings.client.connection.answers import Receipt
+from tidings.delivery.store import Store
 from tidings.errors import TidingsError
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.settings import NodeSettings
@@ -64,6 +67,20 @@ class Member:
         )
 
 
+def _opened(path: str) -> Store:
+    """A file, or the address of a database, whose last holder was killed on this host."""
+    if not path.startswith("postgresql://"):
+        return SqliteStore(path)
+    from tidings.store.postgresql.options import DatabaseOptions  # only where one is used
+    from tidings.store.postgresql.place import PostgresPlace
+
+    place = PostgresPlace(DatabaseOptions(path, 1))
+    lease = place.lease()
+    assert lease.wait(START_SECONDS), "the lease is not free"
+    lease.on_lost(lambda _: os._exit(1))
+    return place.open(lease)
+
+
 def serve(path: str, port: int, ready: Connection, member: Member | None) -> None:
     """The body of the broker process; it ends by being killed, or by SIGTERM."""
 
@@ -71,7 +88,7 @@ def serve(path: str, port: int, ready: Connection, member: Member | None) -> Non
         ended = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         settings = NodeSettings(broker_id=member.router if member else 1, deliveries_max=1_000_000)
-        broker = Broker(settings, SqliteStore(path), peers=member.peers() if member else None)
+        broker = Broker(settings, _opened(path), peers=member.peers() if member else None)
         await broker.start([])
         listening = await broker.listen(ListenerSettings(NativeSession, port=port))
         with suppress(BrokenPipeError):  # nobody waits for one that is to be killed while it starts
@@ -84,7 +101,7 @@ def serve(path: str, port: int, ready: Connection, member: Member | None) -> Non
 
 @dataclass(slots=True)
 class BrokerProcess:
-    path: Path
+    path: Path | str
     port: int = 0
     member: Member | None = None
 
@@ -193,10 +210,17 @@ async def finish(client: Client, generation: int, finished: set[int], done: set[
             finished |= done
 
 
-async def hurt(directory: Path, kills: int, rng: random.Random, *, alone: bool) -> Ledger:
+async def hurt(
+    path: Path | str,
+    kills: int,
+    rng: random.Random,
+    *,
+    alone: bool,
+    end: Callable[[BrokerProcess, random.Random], None] = BrokerProcess.end,
+) -> Ledger:
     """Run one store through this number of kills; return what clients noted. `alone`: there is one publisher, which
     waits for each receipt."""
-    broker = BrokerProcess(directory / "store")
+    broker = BrokerProcess(path)
     broker.start()
     url = f"tidings://127.0.0.1:{broker.port}"
     ledger, stop = Ledger(), asyncio.Event()
@@ -216,7 +240,7 @@ async def hurt(directory: Path, kills: int, rng: random.Random, *, alone: bool) 
         publishers.append(asyncio.create_task(transact(work, ledger, stop)))
     for _ in range(kills):
         await asyncio.sleep(0.03 + rng.expovariate(10))
-        await asyncio.to_thread(broker.end, rng)
+        await asyncio.to_thread(end, broker, rng)
     await asyncio.sleep(0.1)
     stop.set()
     await asyncio.gather(*publishers)
@@ -244,7 +268,7 @@ def one_store(kills: int, seed: int, number: int) -> Ledger:
     context.set_forkserver_preload(["hardening.kills.broker"])
     rng = random.Random(f"{seed}/{number}")
     with tempfile.TemporaryDirectory() as directory:
-        ledger = asyncio.run(hurt(Path(directory), kills, rng, alone=number % 2 == 1))
+        ledger = asyncio.run(hurt(Path(directory) / "store", kills, rng, alone=number % 2 == 1))
     problems = ledger.problems()
     assert not problems, f"round {number} of {kills} kills, seed {seed}: {problems[:10]}"
     return ledger

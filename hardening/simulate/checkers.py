@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from hardening.histories import overtaken
 from hardening.simulate.clients import Group, Mailbox
+from tidings.model.codec import encode_predicate
 from tidings.model.destination import DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
@@ -206,10 +207,10 @@ def interests_known(
     kept = [one for one in mailboxes if one.kind != "queue"]
     wanted = [(one.router, one.selector) for one in brokers.subscribers] + [(one.router, one.selector) for one in kept]
     for router, selector in wanted:
-        truth[router].add(predicate_of(DestinationPattern.parse(TOPIC), Selector(selector)))
+        truth[router].add(encode_predicate(predicate_of(DestinationPattern.parse(TOPIC), Selector(selector))))
     for router, predicate in lasting:
         if router in truth:
-            truth[router].add(predicate)
+            truth[router].add(encode_predicate(predicate))
     for router, broker in running.items():
         for other, interests in truth.items():
             if other != router and broker.network.scheme.predicates.get(other, set()) != interests.rows():

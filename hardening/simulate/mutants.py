@@ -207,5 +207,7 @@ MUTANTS = (
     Mutant("solo-kept", "what PersistNow wrote is not handed on", SyncWrite, "end", _nothing),
     Mutant("resume-lost", "ResumeReading is not asked for", ClientSessions, "go_on", _stays_stopped),
     Mutant("client-stays", "ClientLost is not handled", ClientSessions, "lost", _nothing),
+    Mutant("delay-ignored", "what is tried again does not rest", Mailbox, "_rest", _nothing),
+    Mutant("all-served", "all consumers are served where one is to be", Mailbox, "served", _nothing),
     Mutant("drops-uncounted", "what a full mailbox drops is not counted", MemoryLimits, "admits", _uncounted),
 )

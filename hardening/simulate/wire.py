@@ -20,6 +20,9 @@ from hardening.simulate.wire_ledger import TOPIC, Box, Ledger, Sent, Worker
 from hardening.simulate.wire_publishers import Offender, Publisher, SoloPublisher, StompParty
 from hardening.simulate.world import Outcome
 from tidings.delivery.mailbox import SlowPolicy
+from tidings.delivery.policy import QueuePolicy, policy_of
+from tidings.delivery.redelivery import Backoff
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay.topology.graph import Graph
 from tidings.sim.broker import DELIVERIES_MAX, Sizes
@@ -43,7 +46,8 @@ class WireWorld:
         for router in self.routers[1:]:
             self.graph.add(router - 1, router, 2.0)
         settings = {router: self._settings(router) for router in self.routers}
-        self.sizes = {router: wire_sizes(rng) for router in self.routers}
+        self.policies = queue_policies(Random(f"policies {seed}"))
+        self.sizes = {router: wire_sizes(rng, self.policies) for router in self.routers}
         self.tracked = rng.random() < 0.5
         tracking = random_tracking("runs", rng) if self.tracked else None
         self.brokers = Brokers(self.graph, settings, seed, None, trace, tracking=tracking, sizes=self.sizes)
@@ -205,8 +209,8 @@ class WireWorld:
             if consumer.there:
                 consumer.take()
                 consumer.go()
-        quiet = 0
-        while quiet < 4:
+        quiet, rest_ms = 0, max(policy.backoff.most_ms for policy in self.policies)
+        while quiet < 4 + (rest_ms and (rest_ms + QUIET_MS) // DRAIN_MS):
             before = self.given()
             for party in self.workers():
                 party.work(steady=True)
@@ -266,6 +270,10 @@ class WireWorld:
         filled = bool(self.moments.filled) or any(isinstance(fault, FullDisk) for _, fault in self.faults)
         for box in self.boxes:
             checkers.deliveries(box, alive, filled=filled)
+            if box.kind == "queue" and (policy := policy_of(self.policies, Destination(box.name, True))):
+                checkers.rests(box, policy.backoff)
+                if policy.single_active:
+                    checkers.one_active(box)
         dead = {one.router: {given.id for given in one.box.given} for one in self.graves}
         promised = [one for one in sent if one.accepted and (one.persistent or one in self.calm)]
         checkers.nothing_lost(self.boxes, promised, dead)
@@ -304,7 +312,14 @@ class WireWorld:
                 fail("acked-stays-acked", f"{box.title} gave {one.id.hex()} again after a restart")
 
 
-def wire_sizes(rng: Random) -> Sizes:
+def queue_policies(rng: Random) -> tuple[QueuePolicy, ...]:
+    """Of the queue that two consumers share."""
+    first_ms, factor, jitter = rng.choice((0, 0, 300, 900)), rng.choice((1.0, 2.0)), rng.choice((0.0, 0.5))
+    backoff = Backoff(first_ms, factor, 2 * first_ms, jitter)
+    return (QueuePolicy(DestinationPattern.parse("queue:work"), backoff=backoff, single_active=rng.random() < 0.4),)
+
+
+def wire_sizes(rng: Random, policies: tuple[QueuePolicy, ...]) -> Sizes:
     """Those of any broker, and limits at which policies act."""
     sizes = random_sizes(rng)
     settings = replace(
@@ -312,6 +327,7 @@ def wire_sizes(rng: Random) -> Sizes:
         deliveries_max=rng.choice((3, 6, DELIVERIES_MAX)),
         sink_bytes_max=rng.choice((2_000, 8_000)),
         stall_ms=rng.choice((300, 1_000)),
+        policies=policies,
     )
     refuses = rng.random() < 0.3
     small = rng.random() < 0.5  # memory: then less of what a held publisher sent may wait in it than it has room for

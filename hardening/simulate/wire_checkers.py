@@ -9,6 +9,7 @@ from hardening.simulate.wire_consumers import SlowReader
 from hardening.simulate.wire_ledger import Box, Given, Ledger, Sent, Transfer
 from hardening.simulate.wire_publishers import StompParty
 from tidings.delivery.mailbox import SlowPolicy
+from tidings.delivery.redelivery import Backoff
 from tidings.node.requests import Verdict
 from tidings.sim.client import SimClient
 
@@ -36,6 +37,38 @@ def deliveries(box: Box, alive: set[SimClient], *, filled: bool) -> None:
                 said = "nothing" if earlier.verdict is None else earlier.verdict.name
                 what = f"{box.title} gave {later.id.hex()} as attempt {later.attempt} after {earlier.attempt}, {said}"
                 fail("right-attempt", what)
+
+
+def rests(box: Box, backoff: Backoff) -> None:
+    """Check that a rejected message comes no sooner than its policy says, after a restart too."""
+    by_id: dict[bytes, list[Given]] = defaultdict(list)
+    for one in sorted(box.given, key=lambda one: one.order):
+        by_id[one.id].append(one)
+    for all in by_id.values():
+        retried, life = 0, 0
+        for earlier, later in pairwise(all):
+            if earlier.client.life != life:
+                retried, life = 0, earlier.client.life
+            if earlier.verdict is not Verdict.RETRY or not earlier.sure:
+                continue
+            retried += 1
+            written = earlier.receipt in earlier.client.done
+            rested_ms, least_ms = later.at - earlier.said_at, backoff.least_ms(retried)
+            if (later.client.life == life or written) and rested_ms < least_ms - CLOCKS_MS:
+                what = f"{box.title} gave {later.id.hex()} again after {rested_ms:.0f} ms instead of {least_ms}"
+                fail("redelivery-delay", what)
+
+
+def one_active(box: Box) -> None:
+    """Another consumer is given something only when the one before has left."""
+    lives: dict[int, list[Given]] = defaultdict(list)
+    for one in sorted(box.given, key=lambda one: one.order):
+        lives[one.client.life].append(one)
+    for given in lives.values():
+        for earlier, later in pairwise(given):
+            left_at = earlier.client.gone_at
+            if earlier.client is not later.client and (left_at is None or left_at > later.at):
+                fail("one-active", f"{box.title} gave {later.id.hex()} to another consumer while the first was there")
 
 
 def _attempts(box: Box, one: Given, alive: set[SimClient], *, filled: bool) -> set[int]:

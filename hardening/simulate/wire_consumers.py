@@ -63,7 +63,7 @@ class WireConsumer(Party):
         if client is None:
             return
         for delivery in client.deliveries[self._taken :]:
-            given = Given(client, delivery.tag, delivery.attempt, delivery.message[ID])
+            given = Given(client, delivery.tag, delivery.attempt, delivery.message[ID], at=delivery.at)
             self.box.given.append(given)
             self.held[delivery.tag] = given
         self._taken = len(client.deliveries)
@@ -109,7 +109,7 @@ class WireConsumer(Party):
     def _said(self, tags: list[int], verdict: Verdict, transfer: Transfer | None) -> None:
         for tag in tags:
             given = self.held.pop(tag)
-            given.verdict, given.transfer = verdict, transfer
+            given.verdict, given.transfer, given.said_at = verdict, transfer, self.brokers.calendar.now
             self._unread.append(given)
 
     def _settle(self) -> None:

@@ -70,6 +70,8 @@ class Given:
     sure: bool = False  # the broker has read the verdict
     receipt: int = 0  # of a question whether the verdict is on disk; 0: none was asked
     transfer: Transfer | None = None  # the verdict is part of it
+    at: float = 0.0  # when it came
+    said_at: float = 0.0  # the verdict
 
     @property
     def order(self) -> tuple[int, int]:

@@ -21,6 +21,8 @@ from tidings.node.clients.client_sessions import ClientOptions
 from tidings.node.clients.publish_dedup import recent_ids
 from tidings.node.clients.session import Principal
 from tidings.node.effects import (
+    AuditAction,
+    AuditRefusal,
     ClientReady,
     CloseClient,
     Effect,
@@ -101,6 +103,7 @@ class NodeDriver:
         self.writes: list[Persist] = []
         self.closed: list[int] = []
         self.logs: list[Log] = []
+        self.audited: list[AuditAction | AuditRefusal] = []
         self.for_links: list[LinkEffect] = []  # there are none
         self._plane_options = plane
         self._ids = 0
@@ -177,6 +180,8 @@ class NodeDriver:
                 self.closed.append(number)
             case Log():
                 self.logs.append(effect)
+            case AuditAction() | AuditRefusal():
+                self.audited.append(effect)
             case ClientReady() | ResumeReading() | Track():
                 pass  # there are no sockets, and nothing is recorded
             case LogIn() | Inspection() | Inquire():

@@ -53,6 +53,24 @@ nb::object decode_message(nb::handle data) {
     return parts(message);
 }
 
+// The fields of a control frame by name; None if they are not in order, which the caller explains.
+nb::object decode_fields(nb::bytes payload) {
+    constexpr uint64_t fields_max = 64;
+    try {
+        Reader reader(bytes_of(payload));
+        nb::dict fields;
+        const uint64_t count = reader.varint();
+        if (count > fields_max) return nb::none();
+        for (uint64_t i = 0; i < count; ++i) {
+            const std::string_view name = read_name(reader);
+            fields[to_str(name)] = to_python(read_value(reader));
+        }
+        return reader.done() ? nb::object(fields) : nb::none();
+    } catch (const CodecError&) {
+        return nb::none();
+    }
+}
+
 // ---- encoding
 
 // Names of properties follow tidings.model.message.check_property_name.
@@ -297,6 +315,9 @@ private:
 static void bind_codec(nb::module_& m) {
     m.def("decode_message", &decode_message, nb::arg("data"),
           nb::sig("def decode_message(data: object) -> " MESSAGE_PARTS));
+    m.def("decode_fields", &decode_fields, nb::arg("payload"),
+          nb::sig("def decode_fields(payload: bytes) -> dict[str, bool | int | float | str | bytes] | None"),
+          "The fields of a control frame; None: they are not in order.");
     m.def("encode_message", &encode_message, nb::arg("persistent"), nb::arg("queue"), nb::arg("priority"),
           nb::arg("id"), nb::arg("destination"), nb::arg("headers"), nb::arg("properties"), nb::arg("body"),
           nb::sig(

@@ -35,6 +35,12 @@ void bind_sinks(nb::class_<PyForwarder>& type) {
         .def(
             "unsubscribe", [](PyForwarder& self, uint32_t sink) { self.forwarder.unsubscribe(sink); }, nb::arg("sink"))
         .def(
+            "unsubscribe_all",
+            [](PyForwarder& self, const std::vector<uint32_t>& sinks) {
+                for (const uint32_t sink : sinks) self.forwarder.unsubscribe(sink);
+            },
+            nb::arg("sinks"))
+        .def(
             "take_credit",
             [](PyForwarder& self, uint32_t sink) { return self.forwarder.output_queues().sink_at(sink).take_credit(); },
             nb::arg("sink"), "Take back the credit that is left; returns how much that was.")
@@ -401,6 +407,16 @@ static void bind_forwarder(nb::module_& m) {
         .def(
             "release", [](PyForwarder& self, uint32_t connection) { self.forwarder.release(connection); },
             nb::arg("connection"))
+        .def("set_allowance", &PyForwarder::set_allowance, nb::arg("connection"), nb::arg("number"),
+             "What this connection publishes counts for the allowance of this number; 0: for none.")
+        .def(
+            "refill", &PyForwarder::refill, nb::arg("number"), nb::arg("messages"), nb::arg("messages_max"),
+            nb::arg("bytes"), nb::arg("bytes_max"),
+            "So much more may be published by those who share this allowance, up to a bound; 0: without end. Made when "
+            "it is first named.")
+        .def("drop_allowance", &PyForwarder::drop_allowance, nb::arg("number"))
+        .def("allowance_counts", &PyForwarder::allowance_counts, nb::arg("number"),
+             "Messages, bytes and waits of this allowance so far.")
         .def(
             "set_share", [](PyForwarder& self, int64_t ms) { self.forwarder.share.set(ms); }, nb::arg("milliseconds"),
             "How long the input of one connection is parsed before others come first, by the system's clock; 0: as "

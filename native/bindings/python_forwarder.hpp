@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <tuple>
 
 #include "python_events.hpp"
 #include "python_values.hpp"
@@ -76,6 +77,25 @@ public:
     unsigned resume(uint32_t connection, int64_t now_ms) {
         nb::gil_scoped_release release;
         return forwarder.resume(connection, now_ms);
+    }
+
+    void set_allowance(uint32_t connection, uint32_t number) {
+        Connection& one = forwarder.output_queues().at(connection);
+        one.allowance = allowances_.find(number);
+        go_on(one);
+    }
+
+    void refill(uint32_t number, int64_t messages, int64_t messages_max, int64_t bytes, int64_t bytes_max) {
+        for (const uint32_t waiting : allowances_.refill(number, messages, messages_max, bytes, bytes_max))
+            if (Connection* const one = forwarder.output_queues().find(waiting)) go_on(*one);
+    }
+
+    void drop_allowance(uint32_t number) { allowances_.drop(number); }
+
+    std::tuple<uint64_t, uint64_t, uint64_t> allowance_counts(uint32_t number) {
+        const std::shared_ptr<Allowance> one = allowances_.find(number);
+        if (!one) throw UsageError{"E_NO_ALLOWANCE", "no such allowance"};
+        return {one->messages, one->bytes, one->held};
     }
 
     nb::object take(uint32_t connection, size_t bytes_max, int64_t now_ms) {
@@ -196,9 +216,15 @@ private:
         return sent == wanted;
     }
 
+    // It need not wait for its user's allowance any more.
+    void go_on(Connection& connection) {
+        if (std::exchange(connection.spent, false)) forwarder.output_queues().maybe_resumable(connection);
+    }
+
     size_t buffer_bytes_;
     std::unique_ptr<char[]> buffer_;
     HeapTrimmer heap_;
+    Allowances allowances_;
 };
 
 }  // namespace tidings

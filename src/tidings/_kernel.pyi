@@ -370,6 +370,9 @@ class ClientInput:
 
 def decode_message(data: object) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
 
+def decode_fields(payload: bytes) -> dict[str, bool | int | float | str | bytes] | None:
+    """The fields of a control frame; None: they are not in order."""
+
 def encode_message(persistent: bool, queue: bool, priority: int, id: bytes, destination: str, headers: tuple[str | None, str | None, str | None, int | None, int | None, int | None], properties: object, body: bytes) -> bytes: ...
 
 def encode_messages(messages: list[tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]]) -> bytes:
@@ -578,6 +581,21 @@ class Forwarder:
 
     def release(self, connection: int) -> None: ...
 
+    def set_allowance(self, connection: int, number: int) -> None:
+        """
+        What this connection publishes counts for the allowance of this number; 0: for none.
+        """
+
+    def refill(self, number: int, messages: int, messages_max: int, bytes: int, bytes_max: int) -> None:
+        """
+        So much more may be published by those who share this allowance, up to a bound; 0: without end. Made when it is first named.
+        """
+
+    def drop_allowance(self, number: int) -> None: ...
+
+    def allowance_counts(self, number: int) -> tuple[int, int, int]:
+        """Messages, bytes and waits of this allowance so far."""
+
     def set_share(self, milliseconds: int) -> None:
         """
         How long the input of one connection is parsed before others come first, by the system's clock; 0: as long as there is some.
@@ -642,6 +660,8 @@ class Forwarder:
         """A sink whose messages come back as events. Returns its number."""
 
     def unsubscribe(self, sink: int) -> None: ...
+
+    def unsubscribe_all(self, sinks: Sequence[int]) -> None: ...
 
     def take_credit(self, sink: int) -> int:
         """Take back the credit that is left; returns how much that was."""
@@ -907,6 +927,165 @@ def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), ord
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
 
+class MqttLimits:
+    """What one MQTT connection may have."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def packet_bytes_max(self) -> int: ...
+
+    @packet_bytes_max.setter
+    def packet_bytes_max(self, arg: int, /) -> None: ...
+
+    @property
+    def unanswered_max(self) -> int: ...
+
+    @unanswered_max.setter
+    def unanswered_max(self, arg: int, /) -> None: ...
+
+    @property
+    def in_flight_max(self) -> int: ...
+
+    @in_flight_max.setter
+    def in_flight_max(self, arg: int, /) -> None: ...
+
+    @property
+    def outgoing_packet_bytes_max(self) -> int: ...
+
+    @outgoing_packet_bytes_max.setter
+    def outgoing_packet_bytes_max(self, arg: int, /) -> None: ...
+
+    @property
+    def aliases_max(self) -> int: ...
+
+    @aliases_max.setter
+    def aliases_max(self, arg: int, /) -> None: ...
+
+    @property
+    def credit_step(self) -> int: ...
+
+    @credit_step.setter
+    def credit_step(self, arg: int, /) -> None: ...
+
+class MqttPublications:
+    """The hot path of one MQTT connection."""
+
+    def __init__(self, publisher: int, broker: int, v5: bool, limits: MqttLimits) -> None: ...
+
+    @property
+    def received(self) -> int: ...
+
+    @received.setter
+    def received(self, arg: int, /) -> None: ...
+
+    def next_id(self, now_ms: int) -> tuple[int, int]:
+        """Milliseconds and counter of the next message's id."""
+
+    def topic(self, alias: int) -> str:
+        """The topic of a client's alias; empty: there is none."""
+
+    def set_topic(self, alias: int, topic: str) -> None: ...
+
+    @property
+    def unanswered(self) -> int: ...
+
+    def add_unanswered(self, packet_id: int, qos: int) -> int:
+        """
+        A publication of the client that is to be answered; returns its number.
+        """
+
+    def unanswered_id(self, number: int) -> int | None:
+        """The packet id of a publication that is not settled; None: it is."""
+
+    def waits_for_pubrec(self, packet_id: int) -> bool: ...
+
+    def settle(self, number: int, packet: bytes = ...) -> None:
+        """The answer to a publication in its turn; empty: success."""
+
+    def take(self, data: bytes, at: int, now_ms: int) -> int:
+        """Takes packets of the client that need no Python; returns their bytes."""
+
+    def take_frames(self) -> bytes:
+        """For the broker."""
+
+    @property
+    def persistent(self) -> bool:
+        """
+        The session outlives its connection: packet ids follow from message ids.
+        """
+
+    @persistent.setter
+    def persistent(self, arg: bool, /) -> None: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+    @waiting.setter
+    def waiting(self, arg: int, /) -> None: ...
+
+    @property
+    def held(self) -> int: ...
+
+    @held.setter
+    def held(self, arg: int, /) -> None: ...
+
+    def set_subscription(self, number: int, qos: int, identifier: int, retain_as_published: bool, limited: bool, plain: bool) -> None:
+        """How messages of a subscription leave; plain: they do not need Python."""
+
+    def remove_subscription(self, number: int) -> None: ...
+
+    def use(self, number: int) -> int:
+        """
+        A message of this subscription is the client's; returns the credit that is due to the broker.
+        """
+
+    def alias(self, topic: str) -> int:
+        """The alias of a topic of messages out; 0: it has none."""
+
+    @property
+    def next_alias(self) -> int: ...
+
+    def add_alias(self, topic: str) -> None: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    def is_in_flight(self, packet_id: int) -> bool: ...
+
+    def packet_id(self, message_id: bytes) -> int:
+        """The packet id for a message."""
+
+    def put(self, packet_id: int) -> None:
+        """Python has sent a message with this packet id."""
+
+    def free(self, packet_id: int) -> None: ...
+
+    def acknowledge(self, packet_id: int) -> bool:
+        """
+        A PUBACK that Python has read. False: not of a message that the kernel has sent.
+        """
+
+    def sent(self) -> dict[int, bytes]:
+        """Ids of messages that the kernel has sent, by packet id."""
+
+    def add_earlier(self, packet_id: int, message_id: bytes) -> None:
+        """An earlier connection of the session was sent this message."""
+
+    def was_sent(self, packet_id: int, message_id: bytes) -> bool:
+        """True if an earlier connection was sent it; asked once for each."""
+
+    def give(self, data: bytes, at: int, now_ms: int) -> int:
+        """Takes frames of the broker that need no Python; returns their bytes."""
+
+    def take_output(self) -> bytes:
+        """For the client."""
+
+def plain_predicate(selector: str, destination: bytes) -> bytes | None:
+    """
+    The encoded predicate of a plain selector within a destination, which is an encoded constraint.
+    """
+
 def now_ms() -> int:
     """Milliseconds since 1970."""
 
@@ -923,6 +1102,33 @@ class RecentIds:
     def __contains__(self, id: bytes) -> bool: ...
 
     def add(self, id: bytes) -> None: ...
+
+class RowAntichain:
+    """Rows of interests of which none makes another needless."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, row: bytes, elements: Sequence[int]) -> None:
+        """Once more."""
+
+    def add_filter(self, row: bytes, predicate: bytes) -> None:
+        """Once more, an exact filter."""
+
+    def remove(self, row: bytes) -> bool:
+        """Once less; false if it is not there."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self) -> list[bytes]:
+        """Those that are not needless."""
+
+    def take_changes(self) -> tuple[set[bytes], set[bytes]]:
+        """
+        Those that are not needless now and were at the last call, and the other way round.
+        """
+
+    def sizes(self) -> tuple[int, int]:
+        """All rows and elements."""
 
 class Tally:
     """Counts of a replay."""

@@ -80,9 +80,14 @@ class StoreError(TidingsError):
     E_STORE_FULL: no space left; E_STORE_IO: a disk error; both may work again later (`retryable`).
     E_STORE_DAMAGED: bytes on disk fail their checksum; E_STORE_VERSION: not a store, or one of another version;
     E_STORE_LOCKED: another process has it open; E_STORE_CLOSED: it was closed.
+    Of a store in a database: E_STORE_UNAVAILABLE: no writable server can be reached; E_STORE_ACCESS: none lets us in;
+    E_STORE_SYNCHRONOUS: no standby has what is written; all three may work again later. E_STORE_LEASE: another process
+    writes it now.
     """
 
-    RETRYABLE = frozenset({"E_STORE_FULL", "E_STORE_IO"})
+    RETRYABLE = frozenset(
+        {"E_STORE_FULL", "E_STORE_IO", "E_STORE_UNAVAILABLE", "E_STORE_ACCESS", "E_STORE_SYNCHRONOUS"}
+    )
 
     def __init__(self, code: str, reason: str, *, position: int | None = None) -> None:
         super().__init__(code, reason, position=position, fatal=code not in self.RETRYABLE)

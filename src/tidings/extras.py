@@ -18,6 +18,7 @@ EXTRA_OF = {
     "matplotlib": "lab",
     "nicegui": "console",
     "pandas": "pipeline",
+    "psycopg": "postgresql",
     "pyarrow": "segments",
     "pyspark": "pipeline",
     "scipy": "capacity",

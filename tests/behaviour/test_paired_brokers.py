@@ -14,7 +14,7 @@ from tidings.model.message_id import MessageId
 from tidings.node.protocol_session import Hello
 from tidings.node.requests import AckMode, Subscribe, Sync
 from tidings.protocols.native.frames import FrameType, decode_delivery, encode_ack, encode_publish
-from tidings.protocols.native.requests import encode_hello, encode_request
+from tidings.protocols.native.request_encoding import encode_hello, encode_request
 
 MESSAGES = 6
 LARGE_BYTES = 600_000  # six are more than a connection's output may hold

@@ -93,7 +93,7 @@ class Routers:
         for router, predicates in wants.items():
             local = LocalInterests(self.encoding)
             for one in predicates:
-                local.add(one.within(TOPIC))
+                local.add(encode_predicate(one.within(TOPIC)))
             rows[router] = local.rows()
         for router in self.nodes:
             plane = self.planes[router] = Forwarder()
@@ -263,15 +263,15 @@ def test_2_2_what_a_router_stores_is_one_small_row_for_each_kind_of_interest_els
     local = LocalInterests(encoding)
     narrow = [Predicate.of(Constraint("x", Op.EQ, value), Constraint("y", Op.GT, 1)) for value in range(10)]
     for one in narrow * 50:
-        local.add(one)
+        local.add(encode_predicate(one))
     assert len(local.rows()) == 10
     assert {len(row) for row in local.rows()} == {encoding.encoding.bits // 8} == {32}
-    local.add(Predicate.of(Constraint("y", Op.GT, 5)))
+    local.add(encode_predicate(Predicate.of(Constraint("y", Op.GT, 5))))
     assert len(local.rows()) == 1
-    local.remove(Predicate.of(Constraint("y", Op.GT, 5)))
+    local.remove(encode_predicate(Predicate.of(Constraint("y", Op.GT, 5))))
     assert len(local.rows()) == 10
     for one in narrow * 50:
-        local.remove(one)
+        local.remove(encode_predicate(one))
     assert local.rows() == set()
 
 

@@ -135,6 +135,43 @@ TEST(what_the_output_has_no_room_for_waits_in_the_backlog) {
     broker.end({sink}, {publisher, subscriber});
 }
 
+TEST(a_large_message_is_held_once_for_all_subscriptions_that_it_waits_for) {
+    constexpr size_t large_bytes = 8000;
+    for (const bool stomp : {false, true}) {
+        Broker broker;
+        const uint32_t publisher = broker.connect(), subscriber = broker.connect();
+        if (stomp) {
+            broker.forwarder.speak_stomp(subscriber);
+            for (uint32_t number = 1; number <= 20; ++number)
+                broker.forwarder.stomp(subscriber).labels[number].begin =
+                    "MESSAGE\nsubscription:" + std::to_string(number) + "\n";
+        }
+        std::vector<uint32_t> sinks;
+        for (uint32_t number = 1; number <= 20; ++number)
+            sinks.push_back(broker.forwarder.subscribe(subscriber, number, seeds::everything, -1, Policy::PushBack,
+                                                       1 << 16, false));
+        std::string one;
+        MessageWriter writer(one);
+        writer.begin(0, 4, "0123456789abcdef", "ticks");
+        writer.finish(std::string(large_bytes, 'x'));
+        for (int i = 0; i < 3; ++i) broker.feed(publisher, seeds::frame(FramePublish, std::string(4, '\0') + one));
+        CHECK(broker.out.held_bytes() < 4 * large_bytes &&
+              broker.out.sink_at(sinks[0]).backlog_bytes > 3 * large_bytes);
+        broker.forwarder.unsubscribe(sinks.back());
+        sinks.pop_back();
+        for (const uint32_t sink : sinks) broker.out.credit(sink, 2, broker.now_ms);
+        const std::string bytes(broker.out.front(subscriber, unbounded));
+        CHECK(bytes.size() > 38 * large_bytes && bytes.size() < 39 * large_bytes);
+        const std::string frame = stomp ? "MESSAGE\nsubscription:19\n" : std::string("\x13\0\0\0\1\0\0\0", 8);
+        const size_t first = bytes.find(frame), second = bytes.find(frame, first + 1);
+        CHECK(second - first == bytes.size() / 38 || stomp);
+        CHECK(bytes.find(std::string(large_bytes, 'x'), second) != std::string::npos);
+        CHECK(bytes.find(frame, second + 1) == std::string::npos);
+        broker.out.drop(subscriber, bytes.size(), broker.now_ms);
+        broker.end(sinks, {publisher, subscriber});
+    }
+}
+
 TEST(predicates_and_no_local_decide_which_sinks_get_a_message) {
     Broker broker;
     const uint32_t publisher = broker.connect(), subscriber = broker.connect();

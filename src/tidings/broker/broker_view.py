@@ -21,6 +21,7 @@ from tidings.node.view import View
 class BrokerView:
     name: str
     run: str  # of this process
+    role: str  # single, or active of a pair
     settings: NodeSettings
     limits: BrokerLimits
     ready: bool

@@ -98,7 +98,7 @@ def overview(broker: BrokerView) -> Item:
 
 def _broker(broker: BrokerView) -> Item:
     identity = {"id": broker.settings.broker_id, "name": broker.name, "pid": os.getpid()}
-    return identity | {"run": broker.run, "ready": broker.ready}
+    return identity | {"run": broker.run, "ready": broker.ready, "role": broker.role}
 
 
 def dropped(broker: BrokerView) -> dict[str, int]:
@@ -214,6 +214,8 @@ def mailbox_item(mailbox: Mailbox) -> Item:
         "waiting": len(mailbox.backlog),
         "messages": mailbox.messages,
         "unacknowledged": mailbox.unacknowledged,
+        "resting": len(mailbox.resting),
+        "active_connection": None if (served := mailbox.served()) is None else served.connection,
         "consumers": len(mailbox.consumers),
         "given": mailbox.given,
         "dropped": mailbox.dropped,
@@ -233,6 +235,11 @@ def policy_item(policy: QueuePolicy) -> Item:
         "dead_letters": "" if policy.dead_letters is None else str(policy.dead_letters),
         "idle_ms": policy.idle_ms,
         "create": policy.create,
+        "redelivery_first_ms": policy.backoff.first_ms,
+        "redelivery_factor": policy.backoff.factor,
+        "redelivery_most_ms": policy.backoff.most_ms,
+        "redelivery_jitter": policy.backoff.jitter,
+        "single_active": policy.single_active,
         "scope": policy.scope.value,
         "home": policy.home,
     }

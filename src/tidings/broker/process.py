@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,7 @@ from tidings.broker.config import broker_id
 from tidings.broker.config.changes import changes
 from tidings.broker.config.locations import with_lines
 from tidings.broker.config.policies import policies_of
+from tidings.broker.config.quotas import quotas_of
 from tidings.broker.config.tables import Configuration, ListenerTable, type_rules
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.connections.file_limit import raise_file_limit, remedy
@@ -36,22 +38,28 @@ from tidings.broker.management.api import ManagementApi
 from tidings.broker.management.call import BrokerControl
 from tidings.broker.management.operations import PREFIX
 from tidings.broker.membership import Membership
+from tidings.broker.security.audit import open_audit
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.server import Broker
 from tidings.broker.startup import Startup, StartupOptions, prepare
+from tidings.broker.store_place import store_place
 from tidings.broker.tasks import Tasks
+from tidings.broker.tenure import Role, StandbyPages, end_if_lost, wait_for
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.tuning.capacity_observer import Observer, watch
 from tidings.broker.tuning.gc_tuning import collect_seldom
-from tidings.errors import ConfigError, TidingsError
+from tidings.delivery.store import Store
+from tidings.errors import ConfigError, StoreError, TidingsError, UsageError
 from tidings.kernel.heap import keep_large_blocks
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
-from tidings.store.sqlite.store import SqliteStore
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
-STORE = "messages.db"
+SWITCHED = 75  # status of `run` after a switch-over: the process is to start again
+ANSWER_SECONDS = 0.05  # for the answer to who asked for a switch-over
+MOVE_SECONDS = 0.2  # for clients to leave at a switch-over
+GRACE_SECONDS = 1.0  # for the standby to take over, before the one that handed over starts again
 
 Sessions: TypeAlias = Mapping[str, Callable[[], ProtocolSession]]  # by the name of the protocol
 Layers: TypeAlias = Mapping[str, Callable[[tuple[str, ...]], Layer]]  # those with frames around it; takes origins
@@ -78,6 +86,7 @@ class BrokerMain:
         self._signals = 0
         self._reloading = asyncio.Lock()
         self._tasks = Tasks()
+        self._role, self._switching = Role.SINGLE, False
 
     @property
     def configuration(self) -> Configuration:
@@ -86,6 +95,14 @@ class BrokerMain:
     async def run(self) -> int:
         """Start, serve and stop; returns the exit status."""
         keep_large_blocks()  # the process is the broker's alone
+        if not await self._begin_tenure():
+            return 0
+        status = await self._serve()
+        if status in (0, SWITCHED):  # otherwise the store may still be open: the lease ends with the process
+            self._lease.release()
+        return status
+
+    async def _serve(self) -> int:
         configuration = self.configuration
         self._broker = Broker(
             configuration.settings(),
@@ -98,6 +115,8 @@ class BrokerMain:
             admission=configuration.admission.admission(),
             tuning=configuration.tuning,
         )
+        open_audit(configuration.logging.audit)
+        self._broker.role = self._role.value
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         observed = configuration.metrics.capacity or self._broker.admission is not None
         observer = self._make_observer() if self._make_observer and observed else None
@@ -105,7 +124,8 @@ class BrokerMain:
         self._pages = HttpPages(self._broker, self._management())
         try:
             await self._pages.start(self._startup)
-            self._watch_signals()
+            if self._role is Role.SINGLE:
+                self._watch_signals()
             await self._broker.start(self._listeners())
             if configuration.tuning.rare_garbage_collection:
                 collect_seldom()
@@ -118,19 +138,65 @@ class BrokerMain:
             await self._stop.wait()
         finally:
             ended = await self._end()
-        return 0 if ended else 1
+        return SWITCHED if ended and self._switching else 0 if ended else 1
+
+    # --- the lease ------------------------------------------------------------------------------------------------
+
+    async def _begin_tenure(self) -> bool:
+        """Acquire the lease of the store; False: the process was asked to end while it waited for it."""
+        self._data()
+        self._place = store_place(self.configuration)
+        self._lease = self._place.lease()
+        if not self.configuration.store.standby:
+            if not self._lease.acquire():
+                raise StoreError("E_STORE_LOCKED", f"{self._place.name} is in use by another process")
+        elif not await self._stand_by():
+            return False
+        end_if_lost(self._lease)
+        return True
+
+    async def _stand_by(self) -> bool:
+        self._watch_signals()
+        self._role = Role.STANDBY
+        if not await asyncio.to_thread(self._lease.wait, 0.0):
+            pages = StandbyPages(self.configuration.broker.name)
+            await pages.start(self.configuration.metrics, self._startup)
+            note(log, logging.INFO, "standing by", broker=self.configuration.broker.name, pid=os.getpid())
+            try:
+                if not await wait_for(self._lease, self._stop):
+                    note(log, logging.INFO, "stopped")
+                    return False
+            finally:
+                await pages.stop()
+            note(log, logging.INFO, "taking over", epoch=self._lease.epoch)
+            self._startup = await self._prepare()  # users, peers and the rest may have changed since
+        self._role = Role.ACTIVE
+        return True
+
+    def switch_over(self) -> None:
+        """Finish what is written, and let a standby have the lease; this process starts again as a standby."""
+        if self._role is not Role.ACTIVE:
+            reason = "this broker has no standby: start its processes with [store] standby = true"
+            raise UsageError("E_NO_STANDBY", reason)
+        note(log, logging.INFO, "switching over")
+        self._switching = True
+        asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._stop.set)
 
     async def _end(self) -> bool:
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._tasks.cancel()
                 await self._pages.stop_console()
-                await self._broker.stop()
+                if self._switching:
+                    reason = "a standby of this broker takes over: connect again"
+                    await self._broker.stop("E_MOVED", reason, patience_seconds=MOVE_SECONDS)
+                else:
+                    await self._broker.stop()
                 await self._pages.stop()
         except TimeoutError:
             note(log, logging.ERROR, "shutdown did not finish in time", seconds=STOP_SECONDS)
             return False
-        note(log, logging.INFO, "stopped")
+        note(log, logging.INFO, "switched over" if self._switching else "stopped")
         return True
 
     def _management(self) -> dict[str, HttpHandler]:
@@ -139,11 +205,19 @@ class BrokerMain:
             return {}
         membership = Membership(broker, lambda: self._startup, self._apply_peers, self._stop.set)
         control = BrokerControl(
-            broker.view, lambda: broker.login.guard, broker.end_client, self.check, self.reload, membership
+            broker.view,
+            lambda: broker.login.guard,
+            broker.end_client,
+            self.check,
+            self.reload,
+            membership,
+            broker.login.audit,
+            self.switch_over,
         )
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
 
-    def _open_store(self) -> SqliteStore:
+    def _data(self) -> Path:
+        """The data directory, made if there is none."""
         data = Path(self.configuration.broker.data)
         try:
             data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,12 +225,15 @@ class BrokerMain:
             problem = f"broker.data: {data} cannot be created ({error.strerror}); name a directory that can"
             with with_lines(self._options.config):
                 raise ConfigError([problem]) from None
-        store = SqliteStore(data / STORE)
+        return data
+
+    def _open_store(self) -> Store:
+        store = self._place.open(self._lease)
         if self._startup.drawn:
-            self._keep_broker_id(data, store)
+            self._keep_broker_id(self._data(), store)
         return store
 
-    def _keep_broker_id(self, data: Path, store: SqliteStore) -> None:
+    def _keep_broker_id(self, data: Path, store: Store) -> None:
         try:
             broker_id.keep(data, self.configuration.broker.id)
         except ConfigError:
@@ -217,7 +294,10 @@ class BrokerMain:
         self._stop.set()
 
     def _reload_requested(self) -> None:
-        self._tasks.spawn(self._reload())
+        if self._role is Role.STANDBY:
+            note(log, logging.INFO, "the configuration is read when this standby takes over")
+        else:
+            self._tasks.spawn(self._reload())
 
     async def _reload(self) -> None:
         await self.reload()
@@ -242,6 +322,7 @@ class BrokerMain:
         async with self._reloading:
             try:
                 new = await self._prepare()
+                open_audit(new.configuration.logging.audit)
             except ConfigError as error:
                 for problem in error.problems:
                     note(log, logging.ERROR, "configuration not reloaded", problem=problem)
@@ -275,6 +356,7 @@ class BrokerMain:
         self._broker.configure(limits, self._broker.login.guard)
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         self._broker.replace_policies(policies_of(configuration.policies))
+        self._broker.replace_quotas(quotas_of(configuration.quotas))
         self._renew_certificates(new)
         guard, ended = self._broker.login.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:
@@ -318,7 +400,7 @@ def run(
     raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(main())
+            status = runner.run(main())
     except ConfigError as error:
         print("\n".join(error.problems), file=sys.stderr)  # noqa: T201
         return 2
@@ -330,3 +412,7 @@ def run(
             raise
         note(log, logging.ERROR, "the broker cannot run", code="E_FILES", reason=f"{error}{help}")
         return 1
+    if status == SWITCHED:
+        time.sleep(GRACE_SECONDS)
+        os.execv(sys.executable, sys.orig_argv)
+    return status

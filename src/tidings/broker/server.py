@@ -26,6 +26,7 @@ from tidings.broker.connections.client_sockets import ClientSockets
 from tidings.broker.connections.connection import ConnectionServices
 from tidings.broker.connections.connection_factory import ConnectionMaker
 from tidings.broker.connections.gateway_connection import GatewayServices
+from tidings.broker.connections.gateway_turns import GatewayTurns
 from tidings.broker.connections.output_flush import OutputFlush
 from tidings.broker.connections.publisher_ids import new_numbering, publisher_numbers
 from tidings.broker.inspection import inspect
@@ -51,6 +52,8 @@ from tidings.node.clients.admission import Admission
 from tidings.node.clients.client_sessions import ClientOptions
 from tidings.node.clients.publish_dedup import recent_ids
 from tidings.node.effects import (
+    AuditAction,
+    AuditRefusal,
     ClientReady,
     CloseClient,
     Effect,
@@ -66,7 +69,7 @@ from tidings.node.effects import (
 )
 from tidings.node.engine import Engine
 from tidings.node.inputs import Input, Now
-from tidings.node.limits import BrokerLimits
+from tidings.node.limits import BrokerLimits, UserQuota
 from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
 from tidings.tracking.recording.recorder import TraceAnswer
@@ -74,10 +77,13 @@ from tidings.tracking.recording.recorder import TraceAnswer
 log = logging.getLogger("tidings.broker")
 
 SHARE_MS = 5  # of a turn of the event loop, for the input of one client: then others come first
+PATIENCE_SECONDS = 2.0  # with clients that were told to leave
 SETTLE_SECONDS = 5.0  # time that a shutdown allows the disk for pending messages
 
 
 class Broker:
+    role = "single"  # active: it has a standby
+
     def __init__(
         self,
         settings: NodeSettings,
@@ -95,7 +101,7 @@ class Broker:
         self.tuning = tuning or TuningTable()
         self.run = secrets.token_hex(8)  # tells if two addresses lead to the same broker
         self.limits = limits or BrokerLimits()
-        self._policies = settings.policies
+        self._policies, self._quotas = settings.policies, settings.quotas
         self.forwarder = Forwarder(
             output_bytes_max=self.limits.output_bytes_max,
             memory_bytes_max=self.limits.memory_bytes_max,
@@ -171,6 +177,7 @@ class Broker:
             lambda: self.login.guard.open,
             self._permits,
             lambda number, error: self._step_and_follow(inputs.FailClient(number, error)),
+            GatewayTurns(),
         )
         return ConnectionMaker(services, gateways)
 
@@ -222,17 +229,24 @@ class Broker:
         note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
         return listening.port
 
-    async def stop(self) -> None:
-        """Stop accepting, write and confirm what is in progress, close connections and the store."""
+    async def stop(
+        self,
+        code: str = "E_SHUTDOWN",
+        reason: str = "the broker is shutting down",
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """Stop accepting, write and confirm what is in progress, close connections and the store. Clients hear the code
+        and the reason, and have a while to leave."""
         self.clients.closed, self.ready = True, False
         for listening in self.listening:
             listening.close()
         for connection in self.clients.connections.values():
             connection.pause_reading()
         await self._settled()
-        self.clients.end_all("E_SHUTDOWN", "the broker is shutting down")
+        self.clients.end_all(code, reason)
         await self.links.stop()
-        await self._drained(2.0)
+        await self._drained(patience_seconds)
         await self._settled()
         self.login.close()
         await self.tasks.cancel()
@@ -266,12 +280,21 @@ class Broker:
     def configure(self, limits: BrokerLimits, guard: Guard) -> None:
         """Other limits and users, for clients that log in from now on."""
         self.limits, self.login.guard = limits, guard
-        self.replace_policies(self._policies)
+        self._reconfigure()
 
     def replace_policies(self, policies: tuple[QueuePolicy, ...]) -> None:
         """Policies of queues, for those that exist too."""
         self._policies = policies
-        self._step_and_follow(inputs.Reconfigured(self.limits, self.login.guard.open, policies))
+        self._reconfigure()
+
+    def replace_quotas(self, quotas: tuple[UserQuota, ...]) -> None:
+        """Quotas of users, for those that are connected too."""
+        self._quotas = quotas
+        self._reconfigure()
+
+    def _reconfigure(self) -> None:
+        open = self.login.guard.open
+        self._step_and_follow(inputs.Reconfigured(self.limits, open, self._policies, self._quotas))
 
     def end_client(self, number: int, code: str, reason: str) -> None:
         self._step_and_follow(inputs.EndClient(number, code, reason))
@@ -291,6 +314,7 @@ class Broker:
         return BrokerView(
             self.name,
             self.run,
+            self.role,
             self.settings,
             self.limits,
             self.ready,
@@ -410,6 +434,10 @@ class Broker:
                 self.tracking.inquire(number, inquiry)
             case Log():
                 self._log(effect)
+            case AuditAction(user, address, protocol, action, fields, code):
+                self.login.audit.action(user, address, protocol, action, fields, code)
+            case AuditRefusal(user, address, protocol, reason):
+                self.login.audit.request_refused(user, address, protocol, reason)
             case fx.Dial() | fx.CloseLink() | fx.SetTimer() | fx.Authenticate() | fx.Report():
                 self.links.carry_out(effect)
             case _:

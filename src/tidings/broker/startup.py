@@ -36,6 +36,7 @@ class StartupOptions:
     join: str | None = None  # host:port of a broker whose network this one joins; empty: it begins one
     routing: str = ""  # with `join`: the scheme of that network
     metrics_port: int | None = None  # of the page with metrics and health
+    standby: bool = False  # as `store.standby`
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ def _checked(options: StartupOptions, configuration: Configuration) -> Startup:
         if configuration.pages_share_port:
             console = replace(console, port=options.metrics_port)
         configuration = replace(configuration, metrics=metrics, console=console)
+    if options.standby:
+        configuration = replace(configuration, store=replace(configuration.store, standby=True))
     check_installed(configuration)
     configuration, drawn = broker_id.numbered(configuration)
     if configuration.users.file and configuration.users_file.is_dir():

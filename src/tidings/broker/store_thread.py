@@ -33,7 +33,9 @@ QUICK_SECONDS = 1e-3
 TRUST = 8
 TIDY_BATCHES = 256  # that the loop waited for, before the thread is asked to look whether the store needs care
 PAUSE_SECONDS = 50e-6  # without a job, before the store uses the time and holds up the loop
+AWAY_SECONDS = 1.0  # between looks at a store that cannot be reached
 FULL_SECONDS = 10.0  # without a refusal, before a store that was full is not
+AWAY = {"E_STORE_UNAVAILABLE", "E_STORE_ACCESS", "E_STORE_SYNCHRONOUS"}
 LATENCY_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)  # bounds of the histogram
 
 
@@ -67,6 +69,13 @@ class StoreHealth:
     @property
     def full(self) -> bool:
         return self.error is not None and self.error.code == "E_STORE_FULL"
+
+    @property
+    def retry_seconds(self) -> float | None:
+        """Time after which a store that nobody tries is looked at; None: it need not be."""
+        if self.error is None:
+            return None
+        return FULL_SECONDS if self.full else AWAY_SECONDS if self.error.code in AWAY else None
 
     def written(self, records: Sequence[Record], error: TidingsError | None) -> None:
         if error is not None:
@@ -242,9 +251,9 @@ class StoreThread:
                     return job
 
     def _awaited(self) -> _Job | None:
-        """The next job. If the store was full and nobody tries it, look now and then whether it still is."""
+        """The next job. If the store was full or away and nobody tries it, look now and then whether it still is."""
         try:
-            return self._jobs.get(timeout=FULL_SECONDS if self.health.full else None)
+            return self._jobs.get(timeout=self.health.retry_seconds)
         except queue.Empty:
             with self._turn:
                 if self._store.has_room():

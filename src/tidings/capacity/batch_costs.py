@@ -1,4 +1,7 @@
-"""Costs of a batch in the broker: the parameters of `tidings.capacity.batching`, fitted to the broker's counters.
+"""Costs of a batch as a running broker estimates them from its own counters (`tidings.capacity.online`).
+
+The model of the lab, which is calibrated from outside, is `tidings.capacity.cost_model`; this one has the terms that a
+broker can tell apart by what it counts anyway.
 
 A batch of k messages is one read, k times matching, a copy for every receiver, and one write to each connection that
 gets any of them:
@@ -9,9 +12,8 @@ gets any of them:
 with b_in and b_out the bytes of a message as it comes and of a copy as it goes, s the records it leaves in the store,
 and d(k) the connections that k messages reach: of m subscribers that each match with probability p, m·(1 − (1 − p)^k).
 A batch after which nothing waits lets the broker sleep; the next one takes t_cold longer. The broker counts reads,
-writes, messages and copies, the system its sleeps and its CPU time, and that is linear in the parameters, so they are
-fitted by non-negative least squares over stretches under different loads. t_wake, the time from a message's arrival to
-its batch if the broker slept, costs no CPU time; it is measured (paced.py).
+writes, messages and copies, the system its sleeps and its CPU time, and that is linear in the parameters. t_wake, the
+time from a message's arrival to its batch if the broker slept, costs no CPU time; it is measured (paced.py).
 
 >>> costs = BatchCosts(t_batch=30e-6, t_write=5e-6, t_rcv=3e-7, t_fltr=0.0, t_tx=5e-8)
 >>> scenario = BatchScenario(costs, filters=100, receivers=BatchReceivers(subscribers=100, match_probability=0.1))
@@ -22,28 +24,15 @@ its batch if the broker slept, costs no CPU time; it is measured (paced.py).
 1250000
 """
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from tidings.capacity.arrays import Array, check_finite, check_probability, refuse
+from tidings.capacity.arrays import Array, check_finite, check_probability
 from tidings.capacity.batch_fluid import queue_of
 from tidings.capacity.batching import SIZES_MAX, BatchQueue, capacity, rate_at
-from tidings.errors import CodecError, UsageError
-from tidings.extras import lazy
-from tidings.text_files import as_object, fault
 
-if TYPE_CHECKING:
-    from scipy import optimize
-else:
-    optimize = lazy("scipy.optimize")
-
-FORMAT, VERSION = "tidings-batch-costs", 1
-ROUNDS = 8  # of reweighting
 FITTED = ("t_batch", "t_write", "t_rcv", "t_fltr", "t_tx", "t_cold", "t_byte_in", "t_byte_out", "t_stored")
 
 
@@ -93,24 +82,6 @@ class BatchCosts:
     def cpu_s(self, work: Work) -> float:
         """Predicted CPU time of this work."""
         return sum(factor * float(getattr(self, name)) for factor, name in zip(work.row, FITTED, strict=True))
-
-    def to_json(self) -> str:
-        return json.dumps({"format": FORMAT, "version": VERSION, "parameters": asdict(self)}, indent=2)
-
-    @classmethod
-    def from_json(cls, text: str) -> "BatchCosts":
-        """Read what `to_json` wrote; anything else is refused with a CodecError."""
-        try:
-            document = as_object(json.loads(text))
-            if document["format"] != FORMAT or document["version"] != VERSION:
-                raise CodecError("E_LAB_VERSION", f"expected {FORMAT} version {VERSION}")
-            return cls(**{name: float(value) for name, value in document["parameters"].items()})
-        except json.JSONDecodeError as error:
-            raise CodecError("E_LAB_JSON", error.msg, position=error.pos) from None
-        except UsageError as error:
-            raise CodecError(error.code, error.reason) from None
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise CodecError("E_LAB_JSON", f"not stored costs of batches: {fault(error)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,27 +161,6 @@ class BatchScenario:
         return rate_at(busy, self.queue, self.capacity)
 
 
-def fit_costs(observed: Sequence[Work]) -> BatchCosts:
-    """Non-negative least squares of relative errors.
-
-    Relative to what the fit says, in a few rounds: relative to what was measured, stretches in which the machine was
-    slow would count less than those in which it was fast, and everything would come out too cheap.
-    """
-    if len(observed) < len(FITTED):
-        raise refuse(
-            f"{len(FITTED)} parameters need at least as many measured intervals, not {len(observed)}", "E_LAB_RANK"
-        )
-    cpu = np.array([one.cpu_s for one in observed])
-    check_finite("cpu_s", cpu, 0, open_low=True)
-    matrix, expected = np.array([one.row for one in observed]), cpu
-    scale = np.linalg.norm(matrix / cpu[:, None], axis=0)
-    scale[scale == 0] = 1.0
-    for _ in range(ROUNDS):
-        values, _ = optimize.nnls(matrix / expected[:, None] / scale, cpu / expected)
-        expected = np.maximum(matrix @ (values / scale), cpu * 1e-3)
-    return costs_of(values / scale)
-
-
 def costs_of(values: Array) -> BatchCosts:
     """From values in the order of FITTED.
 
@@ -219,17 +169,3 @@ def costs_of(values: Array) -> BatchCosts:
     """
     found = BatchCosts(**dict(zip(FITTED, values.tolist(), strict=True)))
     return replace(found, t_batch=found.t_cold, t_cold=0.0) if not np.any(values[: FITTED.index("t_cold")]) else found
-
-
-def work_of(counts: Mapping[str, float], filters: float) -> Work:
-    """From counters by their names in `tidings.lab.paced.Counts`."""
-    return Work(
-        counts["seconds"],
-        counts["cpu_s"],
-        counts["feeds"],
-        counts["writes"],
-        counts["received"],
-        counts["delivered"],
-        filters,
-        counts["sleeps"],
-    )

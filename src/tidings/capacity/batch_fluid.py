@@ -21,13 +21,23 @@ Then nearly every message is served by itself, and more than the chain can hold 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidings.capacity.arrays import Array, check_finite, refuse
-from tidings.capacity.batching import SIZES_MAX, TOO_LARGE, BatchQueue, OfSize, analyse, check_capacity, no_variance
+from tidings.capacity.batching import (
+    SIZES_MAX,
+    TOO_LARGE,
+    BatchKind,
+    BatchQueue,
+    OfSize,
+    analyse,
+    check_capacity,
+    no_variance,
+)
 from tidings.errors import UsageError
 from tidings.extras import lazy
 
@@ -52,9 +62,11 @@ def queue_of(
     wake: float = 0.0,
     cold: float = 0.0,
     sizes_max: int = SIZES_MAX,
+    kinds: Sequence[BatchKind] = (),
 ) -> BatchQueue:
     """By the chain while at most `sizes_max` messages wait, approximated where there are more.
 
+    `kinds`: as for `analyse`; the approximation takes their common mean and variance.
     Refuses what the server cannot carry (E_LAB_OVERLOAD), and what neither way can tell (E_LAB_SIZES).
     """
     check_finite("rate", rate, 0, open_low=True)
@@ -63,7 +75,7 @@ def queue_of(
     if first.shape >= SHAPE_MIN and first.mean + BEYOND * math.sqrt(first.variance) > sizes_max:
         return approximate(rate, mean, variance)
     try:
-        return analyse(rate, mean, variance, wake=wake, cold=cold, sizes_max=sizes_max)
+        return analyse(rate, mean, variance, wake=wake, cold=cold, sizes_max=sizes_max, kinds=kinds)
     except UsageError as error:
         if error.code != "E_LAB_SIZES":
             raise

@@ -26,7 +26,7 @@ embedded at ends of batches as there in chapter 4.
 (26.541, 26.541)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,36 @@ OfSize = Callable[[Array], Array]  # of an array of batch sizes
 
 def no_variance(_: Array) -> Array:
     return np.zeros(1)
+
+
+def always(_: Array) -> Array:
+    return np.ones(1)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchKind:
+    """One of several kinds of batches, which a batch is with a probability that depends on its size.
+
+    Where all receivers want a message or none, a batch costs little or much, and nothing between: a mixture, of which
+    the mean says as little as the mean of its kinds.
+    """
+
+    share: OfSize
+    mean: OfSize
+    variance: OfSize = no_variance
+
+
+def mixed(kinds: Sequence[BatchKind]) -> tuple[OfSize, OfSize]:
+    """Mean and variance of a batch of any kind."""
+
+    def mean(k: Array) -> Array:
+        return np.asarray(sum(one.share(k) * one.mean(k) for one in kinds), dtype=np.float64)
+
+    def variance(k: Array) -> Array:
+        squares = sum(one.share(k) * (one.variance(k) + one.mean(k) ** 2) for one in kinds)
+        return np.maximum(np.asarray(squares - mean(k) ** 2, dtype=np.float64), 0.0)
+
+    return mean, variance
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +162,11 @@ def analyse(
     cold: float = 0.0,
     bound: int | None = None,
     sizes_max: int = SIZES_MAX,
+    kinds: Sequence[BatchKind] = (),
 ) -> BatchQueue:
     """The queue with these moments of S(k); refuses (E_LAB_OVERLOAD) a load that the server cannot carry.
+
+    `kinds`: of which S(k) is a mixture (`mixed`); none: S(k) is of one kind.
 
     The analysis takes time like the square of the number of messages that may wait: `sizes_max` of them at most. Where
     more do, the server may be far from its limit all the same; that refusal is another (E_LAB_SIZES).
@@ -148,9 +181,9 @@ def analyse(
                 "a bound of the batch size and a wake-up time cannot be combined; leave one of them out", "E_LAB_BOUND"
             )
     check_capacity(rate, mean, bound)
-    size = SIZES_MIN
+    size, parts = SIZES_MIN, tuple(kinds) or (BatchKind(always, mean, variance),)
     while size <= sizes_max:
-        found = _Chain(rate, mean, variance, cold, size).solved(wake, bound or size)
+        found = _Chain(rate, parts, cold, size).solved(wake, bound or size)
         if found is not None:
             return found
         size *= 2
@@ -194,12 +227,13 @@ def rate_at(busy: float, queue: Callable[[float], BatchQueue], rate_max: float) 
 class _Chain:
     """The embedded chain with at most `size` messages waiting."""
 
-    def __init__(self, rate: float, mean: OfSize, variance: OfSize, cold: float, size: int) -> None:
+    def __init__(self, rate: float, kinds: Sequence[BatchKind], cold: float, size: int) -> None:
         k = np.arange(1, size + 1, dtype=np.float64)
-        self._rate, self._size = rate, size
-        self._means = np.broadcast_to(mean(k), k.shape).astype(np.float64)
-        self._cold_means = self._means + cold
-        self._variances = np.broadcast_to(variance(k), k.shape).astype(np.float64)
+        self._rate, self._size, self._cold = rate, size, cold
+        # A row for each kind, a column for each size.
+        self._shares = np.array([np.broadcast_to(one.share(k), k.shape) for one in kinds])
+        self._means = np.array([np.broadcast_to(one.mean(k), k.shape) for one in kinds])
+        self._variances = np.array([np.broadcast_to(one.variance(k), k.shape) for one in kinds])
 
     def solved(self, wake: float, bound: int) -> BatchQueue | None:
         """None: this number of sizes is too small."""
@@ -213,12 +247,12 @@ class _Chain:
         if waiting[-max(1, size // 16) :].sum() > NEGLIGIBLE:
             return None
         warm = np.bincount(taken[1:] - 1, weights=waiting[1:], minlength=size)
-        shares = np.concatenate([warm, slept * first])
-        means = np.concatenate([self._means, self._cold_means])
-        variances = np.concatenate([self._variances, self._variances])
+        shares = np.concatenate([(self._shares * warm).ravel(), (self._shares * slept * first).ravel()])
+        means = np.concatenate([self._means.ravel(), self._means.ravel() + self._cold])
+        variances = np.tile(self._variances.ravel(), 2)
         seconds, squares = float(shares @ means), float(shares @ (variances + means**2))
         cycle = seconds + slept * (1 / rate + wake)
-        behind = float((waiting[1:] * left[1:]) @ self._means[taken[1:] - 1])
+        behind = float((waiting[1:] * left[1:]) @ (self._shares * self._means).sum(axis=0)[taken[1:] - 1])
         # Little: the messages that wait, integrated over a cycle.
         integral = behind + rate * squares / 2 + slept * (wake + rate * wake**2 / 2)
         return BatchQueue(
@@ -229,7 +263,7 @@ class _Chain:
             wake=wake,
             waiting_mean=integral / (rate * cycle),
             left_behind=float(waiting[left > 0].sum()),
-            _sizes=np.tile(np.arange(1.0, size + 1), 2),
+            _sizes=np.tile(np.arange(1.0, size + 1), 2 * len(self._means)),
             _shares=shares,
             _means=means,
             _variances=variances,
@@ -237,16 +271,22 @@ class _Chain:
 
     def _matrix(self, taken: NDArray[np.int64], left: NDArray[np.int64], first: Array) -> Array:
         size = self._size
-        arrivals = _arrivals(self._rate, self._means, self._variances, size)
+        arrivals = self._mixed(0.0)
         matrix = np.zeros((size + 1, size + 1))
         if left.any():
             for n in range(1, size + 1):
                 matrix[n, left[n] :] = arrivals[taken[n] - 1, : size + 1 - left[n]]
         else:
             matrix[1:] = arrivals
-        matrix[0] = first @ _arrivals(self._rate, self._cold_means, self._variances, size)
+        matrix[0] = first @ self._mixed(self._cold)
         matrix[:, -1] += 1 - matrix.sum(axis=1)  # what is beyond counts as the largest
         return matrix
+
+    def _mixed(self, cold: float) -> Array:
+        """As `_arrivals`, of batches that take `cold` longer."""
+        rows = zip(self._shares, self._means, self._variances, strict=True)
+        parts = [share[:, None] * _arrivals(self._rate, mean + cold, var, self._size) for share, mean, var in rows]
+        return np.asarray(sum(parts), dtype=np.float64)
 
 
 def _arrivals(rate: float, means: Array, variances: Array, size: int) -> Array:

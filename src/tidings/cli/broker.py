@@ -14,6 +14,8 @@ from tidings.broker.logs import note
 from tidings.broker.startup import StartupOptions, prepare
 from tidings.broker.tuning.capacity_monitor import CapacityMonitor
 from tidings.broker.tuning.capacity_observer import Observer
+from tidings.cli.json_text import found_json
+from tidings.cli.queue.management import Json, ManagementAccess, manages
 from tidings.extras import install_command, installed
 from tidings.protocols.amqp.session import AmqpSession
 from tidings.protocols.http.session import HttpSession
@@ -67,11 +69,16 @@ def _capacity_monitor() -> Observer | None:
     return CapacityMonitor()
 
 
+group = typer.Typer(invoke_without_command=True)
+
+
 def register(app: typer.Typer) -> None:
-    app.command()(broker)
+    app.add_typer(group, name="broker")
 
 
+@group.callback()
 def broker(
+    context: typer.Context,
     config: Annotated[Path | None, typer.Option(help="The configuration file; without one, the defaults.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Check the configuration and exit.")] = False,
     data: Annotated[str | None, typer.Option(help="The data directory, instead of the configured one.")] = None,
@@ -98,11 +105,19 @@ def broker(
     routing: Annotated[
         str, typer.Option(help=f"With --join and --found: the network's routing scheme: {', '.join(SCHEMES)}.")
     ] = "",
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby", help="Of several processes for one store: serve if none does, else wait and take over."
+        ),
+    ] = False,
 ) -> None:
     """Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.
 
     Example: tidings broker --config broker.toml
     """
+    if context.invoked_subcommand is not None:
+        return
     if join is not None and found:
         raise typer.BadParameter("--join and --found exclude each other", param_hint="--found")
     if join == "":
@@ -110,9 +125,26 @@ def broker(
     if routing and (routing not in SCHEMES or (join is None and not found)):
         wrong = "it applies to --join and --found only" if routing in SCHEMES else f"one of {', '.join(SCHEMES)}"
         raise typer.BadParameter(wrong, param_hint="--routing")
-    options = StartupOptions(config, data, port, "" if found else join, routing, metrics_port)
-    if not check:
+    options = StartupOptions(config, data, port, "" if found else join, routing, metrics_port, standby)
+    if check:
+        _check(options)
+    else:
         raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
+
+
+@group.command("switch-over")
+@manages
+def switch_over(json: Json = False, *, access: ManagementAccess) -> None:
+    """Let a standby take over from a running broker, which becomes a standby itself.
+
+    Example: tidings broker switch-over --url http://127.0.0.1:8700
+    """
+    found = access.open().ask("POST", "broker", "switch-over", body={})
+    typer.echo(found_json(found) if json else "the broker finishes what is written; a standby takes over")
+
+
+def _check(options: StartupOptions) -> None:
+    """Say what a broker with these options would do."""
     prepared = prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
@@ -127,7 +159,7 @@ def broker(
         if prepared.users is None
         else f"{len(prepared.users)} users"
     )
-    typer.echo(f"{config or 'the defaults'}: ok")
+    typer.echo(f"{options.config or 'the defaults'}: ok")
 
 
 def _network(configuration: Configuration, dialled: int) -> str:

@@ -1,4 +1,4 @@
-"""`tidings user`: edits the users file, which a running broker reloads on SIGHUP."""
+"""`tidings user`: edits the users file, which a running broker reloads on SIGHUP; shows quotas and their use."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,8 @@ import typer
 from tidings.broker.config import load as config
 from tidings.broker.security import users
 from tidings.cli.connecting import ask
+from tidings.cli.json_text import found_json
+from tidings.cli.queue.management import Json, ManagementAccess, manages
 from tidings.errors import UsageError
 
 group = typer.Typer(no_args_is_help=True, help="Add, remove and list users, and change passwords.")
@@ -88,6 +90,33 @@ def list_users(file: File = None, config: Config = None) -> None:
     for name, user in sorted(_load(_place(file, config)).by_name.items()):
         kind = "" if user.password else " (certificate only)"
         typer.echo(f"{name}{kind} {' '.join(sorted(user.groups))}".rstrip())
+
+
+@group.command()
+@manages
+def quotas(json: Json = False, *, access: ManagementAccess) -> None:
+    """Show the quotas of users and what they use. Needs the right to monitor or manage all topics.
+
+    Example: tidings user quotas --user monitor --password-file secret
+    """
+    found = list(access.open().all("quotas"))
+    if json:
+        typer.echo(found_json(found))
+        return
+    for one in found:
+        quota = one["quota"]
+        used = [
+            f"{one[name]} of {quota[name]} {name.replace('_', ' ')}"
+            for name in ("connections", "queues", "stored_bytes")
+            if quota[name]
+        ]
+        rates = [
+            f"{one[name]} {name} at {quota[f'{name}_per_second']:g}/s at most"
+            for name in ("messages", "bytes")
+            if quota[f"{name}_per_second"]
+        ]
+        waits = [f"waited {one['waits']} times"] if one["waits"] else []
+        typer.echo(f"{one['user']}: {', '.join(used + rates + waits)}")
 
 
 def _new_password() -> str:

@@ -237,18 +237,21 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         shared: str = "",
         policy: str = "push-back",
         no_local: bool = False,
+        exclusive: bool = False,
+        wait: str = "broker",
         window: int = WINDOW,
         transaction: Transaction | None = None,
     ) -> Subscription:
         """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
 
-        When this returns the subscription is active: nothing published afterwards is missed. `durable` names a
+        When this returns the subscription is active: nothing published afterwards is missed at this broker, and
+        with wait="network" nothing that is published at any broker that this one can reach. `durable` names a
         subscription that the broker keeps while the client is disconnected; `shared` one whose messages are
         divided among all subscribers that name it at this broker (at another broker they are another group);
         shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` is
         applied to a subscriber that does not keep up: push-back, drop-oldest, drop-newest or disconnect.
-        `no_local` excludes this client's own messages; only for topics with ack="auto", neither durable nor
-        shared.
+        `no_local` excludes own messages; only for topics with ack="auto", neither durable nor shared.
+        While an `exclusive` consumer is there, the others of its queue or shared subscription stand by.
         """
         fields = subscribe_fields(
             destination,
@@ -259,20 +262,23 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
             shared=shared,
             policy=policy,
             no_local=no_local,
+            exclusive=exclusive,
+            wait=wait,
         )
         whole("window", window)
         await self._line.ready()
         number = next(self.numbers)
+        echo = self._echoes.make(fields, window)
         subscription = Subscription(
-            self._line,
-            number,
-            fields,
-            self._unsubscribe,
-            self._echoes.make(fields, window),
-            window=window,
-            transaction=transaction,
+            self._line, number, fields, self._unsubscribe, echo, window=window, transaction=transaction
         )
         asked = self.ask(subscription.request, repeatable=transaction is None)
+        await self._until_subscribed(number, subscription, asked)
+        return subscription
+
+    async def _until_subscribed(
+        self, number: int, subscription: Subscription, asked: "asyncio.Future[dict[str, Value]]"
+    ) -> None:
         self._subscriptions[number] = subscription
         self._echoes.add(number, subscription.echo)
         try:
@@ -285,7 +291,6 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
                 self._dismissing.abandon(number, asked)
             raise
         subscription.active = True
-        return subscription
 
     def ended(self, number: int, error: TidingsError) -> None:
         """The broker refused to restore a subscription."""

@@ -5,6 +5,8 @@ from tidings.errors import UsageError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.values import Value
 
+WAITS = ("broker", "network")
+
 
 def subscribe_fields(
     destination: str | Destination | DestinationPattern,
@@ -16,6 +18,8 @@ def subscribe_fields(
     shared: str,
     policy: str,
     no_local: bool,
+    exclusive: bool,
+    wait: str,
 ) -> dict[str, Value]:
     """The fields of SUBSCRIBE; raises UsageError for a wrong argument."""
     if durable is True:
@@ -31,4 +35,12 @@ def subscribe_fields(
         "shared": text("shared", shared),
         "policy": text("policy", policy),
         "no_local": flag("no_local", no_local),
+        "exclusive": flag("exclusive", exclusive),
+        "wait": _wait(wait),
     }
+
+
+def _wait(wait: str) -> str:
+    if wait not in WAITS:
+        raise UsageError("E_SUBSCRIBE_WAIT", f"wait must be one of {', '.join(WAITS)}, not {wait!r}")
+    return wait

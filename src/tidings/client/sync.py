@@ -418,6 +418,8 @@ class Client:
         shared: str = "",
         policy: str = "push-back",
         no_local: bool = False,
+        exclusive: bool = False,
+        wait: str = "broker",
         window: int = WINDOW,
     ) -> "Subscription":
         """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
@@ -435,6 +437,8 @@ class Client:
                     shared=shared,
                     policy=policy,
                     no_local=no_local,
+                    exclusive=exclusive,
+                    wait=wait,
                     window=window,
                 )
             )

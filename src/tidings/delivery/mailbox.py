@@ -15,18 +15,23 @@ consumer in turn that accepts it, and each consumer remembers how far it has loo
 All that a lost consumer had comes again marked, but only the first of it counts as tried: that is what it was at work
 on, the rest most likely waited in its buffer. So a message that kills its consumers still dies, and a connection that
 breaks again and again takes nobody's messages to the dead letters.
+
+With a `backoff` what is tried again rests for a while first (`redelivery`). A mailbox that is `single_active`, or has
+a consumer that asked to be the only one, serves one consumer; the next one takes over when it leaves.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tidings.delivery.backlog import PRIORITIES, Backlog, BacklogPosition, behind
+from tidings.delivery.consumer_output import ConsumerOutput
 from tidings.delivery.groups import MessageGroups, group_of
 from tidings.delivery.message_cache import CachedMessage, MessageCache
 from tidings.delivery.policy import Quota
+from tidings.delivery.redelivery import Backoff, RestingMessages
 
 PAGE_MESSAGES = 256  # how many to fetch from the store at a time, unless told otherwise
 
@@ -55,21 +60,6 @@ class SlowPolicy(Enum):
     DISCONNECT = "disconnect"
 
 
-class ConsumerOutput(Protocol):
-    """Takes what a consumer is given that is no client of this broker."""
-
-    def room(self) -> int:
-        """Bytes that it takes now."""
-
-    def deliver(self, now_ms: int, attempts: list[int], tags: list[int], messages: list[bytes]) -> None: ...
-
-    def drained(self) -> None:
-        """Nothing more can be delivered (`Consumer.draining`)."""
-
-    def removed(self, code: str, reason: str) -> None:
-        """The mailbox is removed."""
-
-
 @dataclass(slots=True, eq=False)
 class Consumer:
     connection: int
@@ -79,6 +69,7 @@ class Consumer:
     accepts: Callable[[bytes], bool] | None = None  # a selector: its own, on queues, or its rule's
     window: bool = False  # what is acknowledged gives credit back
     settles: bool = False  # what is given to it is done with: it acknowledges nothing
+    exclusive: bool = False  # others stand by while it is there
     active: bool = True  # False: it must first be on disk that somebody may see these messages
     unacknowledged: dict[int, BacklogPosition] = field(default_factory=dict)  # by tag, in delivery order
     looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
@@ -146,10 +137,14 @@ class Mailbox:
         self.number = number
         self.name = name
         self.kind = kind
+        self.owner = ""  # of a queue: the user who made it; empty: nobody that is known
         self.durable = kind in DURABLE
         self.asked = b""  # of a durable subscription: the predicate that was asked for, without what a rule adds
         self.deliveries_max = deliveries_max
         self.quota: Quota | None = None  # of a queue with a policy
+        self.backoff: Backoff | None = None
+        self.single_active = False
+        self.resting = RestingMessages()  # they wait in the backlog, and are passed over
         self._page_messages = page_messages
         self.consumers: list[Consumer] = []
         self.backlog = Backlog()
@@ -217,6 +212,12 @@ class Mailbox:
         """The number of times this message was delivered before."""
         return self._tries.get(seq, NEW).given
 
+    def served(self) -> Consumer | None:
+        """The only consumer that is given messages; None: all are."""
+        if (exclusive := next((one for one in self.consumers if one.exclusive), None)) is not None:
+            return exclusive
+        return self.consumers[0] if self.single_active and self.consumers else None
+
     def attach(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
 
@@ -244,11 +245,18 @@ class Mailbox:
         self.wanted, self.expired = [], []
         if not self.backlog:
             return []
+        if self.resting:
+            for rested in self.resting.pass_time(now_ms):
+                self._look_again(rested)
         ready = [consumer for consumer in self.consumers if consumer.ready]
         if not ready:
             return []
+        if (served := self.served()) is not None:
+            if not served.ready:
+                return []
+            ready = [served]
         for consumer in ready:
-            if consumer.accepts is not None or consumer.avoids:
+            if consumer.accepts is not None or consumer.avoids or self.resting:
                 return self._dispatch_selective(now_ms, ready)
         given: list[MailboxDelivery] = []
         while ready and self.backlog and (place := self.backlog.first()) is not None:
@@ -282,16 +290,28 @@ class Mailbox:
         """One more try for messages that are with nobody now. Returns what became a dead letter instead."""
         dead = []
         for place in places:
-            if self._note(place, counted=1).counted >= self.deliveries_max:
+            tries = self._note(place, counted=1)
+            if tries.counted >= self.deliveries_max:
                 dead.append(place)
             else:
+                self._rest(place, tries)
                 self.put_back(place)
         return dead
 
     def put_back_tried(self, place: BacklogPosition) -> None:
         """One more try, even if there were too many: it should be a dead letter and cannot."""
-        self._note(place, counted=1)
+        self._rest(place, self._note(place, counted=1))
         self.put_back(place)
+
+    def _rest(self, place: BacklogPosition, tries: Tries) -> None:
+        if self.backoff is not None and tries.counted:
+            self.resting.add(place, self.backoff.delay_ms(tries.counted, place.seq))
+
+    def rest_no_more(self) -> None:
+        """Let resting messages be given out at once."""
+        if self.resting:
+            self.resting.release()
+            self._look_at_all()
 
     def _note(self, place: BacklogPosition, *, counted: int = 0, spared: int = 0) -> Tries:
         before = self._tries.get(place.seq, NEW)
@@ -313,7 +333,7 @@ class Mailbox:
         """The same for the message that is given out next, if a crash may have come of it before: a consumer that
         attaches gets it once that is on disk."""
         first = self.backlog.first()
-        if first is None or first.seq > self.unsure_seq or first.seq in self._marked:
+        if first is None or first.seq > self.unsure_seq or first.seq in self._marked or first.seq in self.resting:
             return []
         self._marked.add(first.seq)
         return [(first.seq, self._next_try(first.seq))]
@@ -326,6 +346,7 @@ class Mailbox:
         """A message that the store has; True: it was delivered too often, and is with nobody now."""
         self.offer(place, tries=tries)
         if tries.counted < self.deliveries_max:
+            self._rest(place, tries)
             return False
         self.backlog.remove(place)
         return True
@@ -374,6 +395,7 @@ class Mailbox:
         if self.quota is not None:
             self.quota.left(seq)
         self._tries.pop(seq, None)
+        self.resting.forget(seq)
         self._marked.discard(seq)
         for consumer in self.consumers:
             consumer.avoids.discard(seq)
@@ -402,6 +424,10 @@ class Mailbox:
         leaving: list[BacklogPosition] = []  # only once the scan is over
         late: list[BacklogPosition] = []
         for place in self.backlog.scan(start):
+            if place.seq in self.resting:
+                for consumer in ready:
+                    consumer.looked[place.priority] = max(consumer.looked[place.priority], place.seq)
+                continue
             held = self._held(place)
             if held is None:
                 break
@@ -426,7 +452,7 @@ class Mailbox:
         """The next consumer in turn, or the group's, that accepts the message and has not refused it before."""
         group = None if self._groups is None else group_of(message)
         owner = None if self._groups is None or group is None else self._groups.owner(group)
-        if owner is not None and place.seq in owner.avoids:
+        if owner is not None and (place.seq in owner.avoids or self.served() not in (None, owner)):
             owner = None
         for step in range(1, len(ready) + 1):
             consumer = ready[(self._turn + step) % len(ready)]
@@ -454,10 +480,10 @@ class Mailbox:
         """The message, if memory has it; otherwise it and those behind it are wanted."""
         held = self._message_cache.get(place.seq)
         if held is None:
-            waiting = islice(
-                self.backlog.scan(behind(BacklogPosition(place.seq - 1, place.priority))), self._page_messages
-            )
-            self.wanted = [one.seq for one in waiting if self._message_cache.get(one.seq) is None]
+            before = behind(BacklogPosition(place.seq - 1, place.priority))
+            waiting = islice(self.backlog.scan(before), self._page_messages)
+            absent = [one.seq for one in waiting if self._message_cache.get(one.seq) is None]
+            self.wanted = [seq for seq in absent if seq not in self.resting]
         return held
 
     def _expire(self, place: BacklogPosition) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tidings.delivery.redelivery import Backoff
 from tidings.model.destination import Destination, DestinationPattern
 
 
@@ -47,6 +48,8 @@ class QueuePolicy:
     dead_letters: Destination | None = None  # None: the broker's
     idle_ms: int = 0  # deleted when it was empty and without consumers for so long
     create: bool = True  # False: nobody makes such a queue by using it
+    backoff: Backoff = Backoff()  # noqa: RUF009  # frozen: before what was rejected comes again
+    single_active: bool = False  # one consumer is served, the others stand by
     scope: QueueScope = QueueScope.BROKER
     home: int = 0  # of a queue of the network: the broker that keeps it; 0: the one where it is first used
 
@@ -57,6 +60,15 @@ def policy_of(policies: Iterable[QueuePolicy], destination: Destination) -> Queu
 
 
 @dataclass(slots=True)
+class StoredBytes:
+    """Counts what the queues of one user hold together, with what is on its way to them."""
+
+    bytes_max: int = 0  # 0: any
+    bytes: int = 0
+    user: str = ""
+
+
+@dataclass(slots=True)
 class Quota:
     """Counts what a queue holds, for its policy. Sizes of messages that came before there was one are not known."""
 
@@ -64,22 +76,40 @@ class Quota:
     bytes: int = 0  # of what the queue holds
     idle_since_ms: int | None = None
     dropped: dict[Overflow, int] = field(default_factory=dict)  # what became of what did not fit
+    stored: StoredBytes | None = None  # of the queue's owner, if there is a limit
     _sizes: dict[int, int] = field(default_factory=dict)  # by seq
     _coming: dict[int, int] = field(default_factory=dict)  # sizes of what is on its way to the disk, by seq
     _coming_bytes: int = 0
     _leaving: dict[int, int] = field(default_factory=dict)  # sizes of what goes to the dead letters, by seq
     _leaving_bytes: int = 0
 
+    def count_for(self, stored: StoredBytes | None) -> None:
+        """Count what the queue holds there from now on, and no longer elsewhere."""
+        if stored is self.stored:
+            return
+        self._change(-self.bytes - self._coming_bytes)
+        self.stored = stored
+        self._change(self.bytes + self._coming_bytes)
+
+    def _change(self, more: int) -> None:
+        if self.stored is not None:
+            self.stored.bytes += more
+
     def coming(self, seq: int, size: int) -> None:
         self._coming[seq] = size
         self._coming_bytes += size
+        self._change(size)
 
     def arrived(self, seq: int) -> None:
         """It is in the queue now, or will never be."""
-        self._coming_bytes -= self._coming.pop(seq, 0)
+        size = self._coming.pop(seq, 0)
+        self._coming_bytes -= size
+        self._change(-size)
 
     def holds(self, seq: int, size: int) -> None:
-        self.bytes += size - self._sizes.get(seq, 0)
+        more = size - self._sizes.get(seq, 0)
+        self.bytes += more
+        self._change(more)
         self._sizes[seq] = size
 
     def leaving(self, seq: int) -> None:
@@ -93,7 +123,9 @@ class Quota:
 
     def left(self, seq: int) -> None:
         self.stays(seq)
-        self.bytes -= self._sizes.pop(seq, 0)
+        size = self._sizes.pop(seq, 0)
+        self.bytes -= size
+        self._change(-size)
 
     def full(self, messages: int) -> bool:
         """Reports whether a queue with this many messages holds more than it may."""

@@ -1,4 +1,4 @@
-"""A picture of predictions and measurements: utilisation and waiting time over the rate, for each held-out mix."""
+"""A picture of a validation: predicted against measured throughput, mean waiting time and its 99 % quantile."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.capacity.batch_costs import BatchCosts
 from tidings.extras import lazy
-from tidings.lab.validation import Mix, PredictionCheck
+from tidings.lab.calibration.validate import MEAN, QUANTILE, THROUGHPUT, ScenarioCheck
 
 if TYPE_CHECKING:
     import matplotlib as mpl
@@ -16,40 +15,34 @@ if TYPE_CHECKING:
 else:
     mpl, figures = lazy("matplotlib"), lazy("matplotlib.figure")
 
-POINTS = 30
+COLOURS = {"native": "#1b6ca8", "stomp": "#c8553d", "amqp": "#4f7942", "mqtt": "#7b4b94"}
 
 
-def draw(costs: BatchCosts, found: Sequence[PredictionCheck], file: Path) -> None:
-    figure = figures.Figure(figsize=(9, 4), layout="constrained")
-    busy, waiting = figure.subplots(1, 2)
-    mixes = list(dict.fromkeys(one.mix for one in found))
-    for colour, mix in zip(mpl.colormaps["viridis"](np.linspace(0, 0.8, len(mixes))), mixes, strict=True):
-        part = [one for one in found if one.mix == mix]
-        rates = np.linspace(min(one.rate for one in part) / 2, max(one.rate for one in part) * 1.05, POINTS)
-        queues = [mix.scenario(costs).queue(float(rate)) for rate in rates]
-        busy.plot(rates, [one.busy for one in queues], color=colour, lw=1)
-        busy.plot(
-            [one.rate for one in part], [one.busy.mean for one in part], "o", color=colour, ms=4, label=_said(mix)
-        )
-        waiting.plot(rates, [one.waiting_mean * 1e6 for one in queues], color=colour, lw=1)
-        errors = [(one.waiting.half_width or 0.0) * 1e6 for one in part]
-        means = [one.waiting.mean * 1e6 for one in part]
-        waiting.errorbar([one.rate for one in part], means, yerr=errors, fmt="o", color=colour, ms=4, capsize=2)
-        alone = [(one.rate, one.waiting_mg1 * 1e6) for one in part if one.waiting_mg1 is not None]
-        waiting.plot(*zip(*alone, strict=True), linestyle=":", color=colour, lw=1)
-    busy.set_ylabel("share of its core that the broker uses")
-    busy.set_ylim(0, 1)
-    waiting.set_ylabel("mean waiting time, µs")
-    waiting.set_ylim(0, 1.6 * max(one.waiting.mean for one in found) * 1e6)
-    for axes in (busy, waiting):
-        axes.set_xlabel("messages a second")
-        axes.grid(alpha=0.2)
-    busy.legend(
-        fontsize=7, title="points measured, lines predicted;\ndotted: M/GI/1, one message at a time", title_fontsize=7
+def draw(checks: Sequence[ScenarioCheck], file: Path) -> None:
+    """Beside the diagonal, the errors that count as right."""
+    figure = figures.Figure(figsize=(11, 4), layout="constrained")
+    panels = (
+        ("throughput", "messages per second of CPU time", 1.0, THROUGHPUT),
+        ("mean", "mean waiting time, µs", 1e6, MEAN),
+        ("quantile", "99 % of the waiting time, µs", 1e6, QUANTILE),
     )
+    for axes, (name, title, factor, bound) in zip(figure.subplots(1, 3), panels, strict=True):
+        shown = [one for one in checks if getattr(one, name) > 0 and np.isfinite(getattr(one, f"{name}_predicted"))]
+        for protocol in dict.fromkeys(one.load.protocol for one in shown):
+            for persistent, mark in ((False, "o"), (True, "s")):
+                part = [one for one in shown if (one.load.protocol, one.load.persistent) == (protocol, persistent)]
+                xs = [getattr(one, name) * factor for one in part]
+                ys = [getattr(one, f"{name}_predicted") * factor for one in part]
+                label = f"{protocol}, persistent" if persistent else protocol
+                if part:
+                    axes.plot(xs, ys, mark, color=COLOURS.get(protocol, "gray"), ms=4, label=label)
+        values = [getattr(one, each) * factor for one in shown for each in (name, f"{name}_predicted")]
+        if values:
+            ends = np.array([min(values) / 1.3, max(values) * 1.3])
+            axes.plot(ends, ends, color="black", lw=0.8)
+            axes.fill_between(ends, ends * (1 - bound), ends * (1 + bound), color="black", alpha=0.1, lw=0)
+        axes.set(title=title, xscale="log", yscale="log", xlabel="measured", ylabel="predicted")
+        axes.grid(visible=True, alpha=0.2)
+    figure.axes[0].legend(fontsize=7)
     with mpl.rc_context({"svg.hashsalt": "validation"}):
         figure.savefig(file, dpi=130)
-
-
-def _said(mix: Mix) -> str:
-    return f"{mix.subscribers} subscribers of {mix.match_percent} %, {mix.others} other filters"

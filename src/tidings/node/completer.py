@@ -8,9 +8,9 @@ from typing import assert_never
 
 from tidings.errors import TidingsError
 from tidings.node.clients.answer_batch import AnswerBatch
-from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.delayed_messages import DelayedMessages
 from tidings.node.clients.publications import Publications
+from tidings.node.clients.records_and_wills import ClientRecords
 from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.completions import (
     ActivateConsumer,

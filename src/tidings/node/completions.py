@@ -22,7 +22,7 @@ from tidings.errors import TidingsError
 from tidings.node.clients.idempotent_commit import LastCommit
 from tidings.node.clients.session import Connection, MailboxSubscription, OpenTransaction
 from tidings.node.network.copy_numbers import CopyNumber, CopyNumbers
-from tidings.node.requests import Commit, Done
+from tidings.node.requests import Commit, Done, Subscribe
 from tidings.overlay.effects import Router
 
 # --- parts of completions -----------------------------------------------------------------------------------------
@@ -172,8 +172,7 @@ class ActivateConsumer:
     the mailbox that was made for it. Crash: the mailbox may be there, and what waits in it counts as perhaps seen."""
 
     client: Connection
-    receipt: int
-    number: int  # of the subscription
+    request: Subscribe
     subscription: MailboxSubscription
     made: bool  # the mailbox, for this subscription alone
 

@@ -3,6 +3,7 @@
 A driver carries out the effects of a step in order, before it brings the next input.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -132,6 +133,28 @@ class CloseClient:
     linger: bool
 
 
+@dataclass(frozen=True, slots=True)
+class AuditAction:
+    """Write an administrative action of a client to the audit log; `code`: the error with which it ended."""
+
+    user: str
+    address: str
+    protocol: str
+    action: str
+    fields: Mapping[str, object]
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRefusal:
+    """Write to the audit log that a client lacks a right."""
+
+    user: str
+    address: str
+    protocol: str
+    reason: str
+
+
 NodeEffect: TypeAlias = Reply | Close | NotifyDropped | Persist | LoadMessages | Log | Track | Inquire
 LinkEffect: TypeAlias = fx.Dial | fx.CloseLink | fx.SetTimer | fx.Authenticate | fx.Report
 Effect: TypeAlias = (
@@ -146,5 +169,7 @@ Effect: TypeAlias = (
     | ClientReady
     | ResumeReading
     | CloseClient
+    | AuditAction
+    | AuditRefusal
     | LinkEffect
 )

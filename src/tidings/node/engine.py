@@ -64,7 +64,7 @@ from tidings.node.inputs import Input, Now
 from tidings.node.network.link_sessions import LinkSession, LinkSessions
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.node import Node
-from tidings.node.requests import Ack, Credit
+from tidings.node.requests import Ack, Credit, Request, Subscribe
 from tidings.node.settings import NodeSettings
 from tidings.node.view import View
 from tidings.overlay import effects as fx
@@ -75,7 +75,7 @@ from tidings.tracking.recording.recorder import TrackingSettings as TrackingSett
 ACK_CUMULATIVE = 1  # flag of an acknowledgement: and all before
 ACK_FLAGS_MAX = 63  # all that there are
 REQUESTS_MAX = 32  # of clients in one step, before others are read
-REQUEST_BYTES = 512  # of a request that count as one more: a long selector takes as much time as many requests
+REQUEST_BYTES = 256  # of a request that count as one more: a long selector takes as much time as many requests
 
 
 class Engine:
@@ -97,12 +97,13 @@ class Engine:
         self.node = node = Node(plane, settings, network, tracking=tracking, incarnation=incarnation, rng=rng)
         self._out: list[Effect] = []
         clocks = ClientClocks(plane, node.tracking.skew_ms)
-        self._clients = ClientSessions(plane, node, settings, clients, clocks, self._out, self._turn)
+        self._clients = ClientSessions(plane, node, settings, clients, clocks, self._out, self._asked, self._turn)
         self._links = None if node.network is None else LinkSessions(plane, node.network, secret)
         self._solo = SoloPublisher(settings.pieces.solo_messages)
         self._alone: Published | None = None  # is being written alone
         self._handed_on = True  # what was written alone
         self._unfinished = False  # the node's turn is due
+        self._shares_turn = False  # it is due at the end of the step: more such requests may come before
         self._requests_max = requests_max
         self._aside: deque[ControlFrame] = deque()  # requests that did not fit into a step, one of a client
         self.view = View(node, self._clients)
@@ -114,8 +115,8 @@ class Engine:
 
     @property
     def has_requests(self) -> bool:
-        """True if requests wait for another step (`PlaneReady`)."""
-        return bool(self._aside)
+        """True if requests wait for another step (`PlaneReady`), or what is left of a turn."""
+        return bool(self._aside) or (self._unfinished and self._alone is None)
 
     def recover(self, now: Now, recovered: Recovered, recent: Iterable[bytes] = ()) -> None:
         """Stand where the store says the broker stood; before the first step. `recent`:
@@ -135,7 +136,7 @@ class Engine:
         match incoming:
             case inputs.PlaneReady():
                 self._take_events(now)
-                if self._alone is None and self._unfinished:
+                if self._alone is None and (self._unfinished or self._shares_turn):
                     self._turn(now)
                 return self._take()
             case inputs.Persisted():
@@ -196,6 +197,7 @@ class Engine:
                 self.node.tick(now.wall_ms)
             case inputs.TrackingTick():
                 self.node.tracking.tick(now.wall_ms)
+                self.node.accounts.refill(now.steady_ms)
             case inputs.StopTracking():
                 self.node.tracking.close(now.wall_ms)
             case _:
@@ -213,9 +215,10 @@ class Engine:
             clients.opened(incoming.connection, incoming.session, incoming.address)
         elif isinstance(incoming, inputs.ClientLost):
             self._take_last(now, incoming.connection)
-            clients.lost(incoming.connection)
+            clients.lost(now, incoming.connection)
         elif isinstance(incoming, inputs.Reconfigured):
             clients.configure(incoming.limits, open=incoming.open)
+            self.node.accounts.configure(now.steady_ms, incoming.quotas)
             self.node.configure(incoming.policies)
         elif (client := clients.by_connection.get(incoming.connection)) is not None:  # otherwise it has left meanwhile
             self._input_of_client(now, client, incoming)
@@ -281,6 +284,8 @@ class Engine:
             self._handle(now, frame)
         while requests < self._requests_max and (events := self._plane.events()):
             first = events[0]
+            if self._shares_turn and type(first) is not ControlFrame:
+                self._turn(now)
             if len(events) == 1 and type(first) is Published and self._write_alone(first):
                 return
             for event in events:
@@ -440,9 +445,19 @@ class Engine:
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
+    def _asked(self, now: Now, request: Request) -> None:
+        """The end of a client's request. Very many subscriptions may come at once: they share a turn."""
+        effects = self.node.answers(now.wall_ms) if type(request) is Subscribe else None
+        if effects is None:
+            self._turn(now)
+        else:
+            self._shares_turn = True
+            self._pass(now, effects)
+
     def _turn(self, now: Now) -> None:
-        self._unfinished = False
+        self._shares_turn = False
         self._pass(now, self.node.turn(now.wall_ms))
+        self._unfinished = self.node.has_changes
 
     def _pass(self, now: Now, effects: Sequence[NodeEffect]) -> None:
         """Answers go to the clients' sessions, everything else to the driver."""

@@ -12,7 +12,7 @@ from tidings.delivery.policy import QueuePolicy
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination
 from tidings.node.clients.session import Principal
-from tidings.node.limits import BrokerLimits
+from tidings.node.limits import BrokerLimits, UserQuota
 from tidings.node.protocol_session import Hello, ProtocolSession
 from tidings.node.requests import Outcome, Request
 from tidings.overlay import effects as fx
@@ -133,11 +133,12 @@ class RefuseClient:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """Limits and access control for clients that log in from now on; policies for all queues."""
+    """Limits and access control for clients that log in from now on; policies for all queues, quotas for all users."""
 
     limits: BrokerLimits
     open: bool  # no users are configured: every client has full access
     policies: tuple[QueuePolicy, ...] = ()
+    quotas: tuple[UserQuota, ...] = ()
 
 
 # Completions of effects.

@@ -1,4 +1,4 @@
-"""Limits of one broker process: connections, frames, memory, logins."""
+"""Limits of one broker process: connections, frames, memory, logins; and of its users."""
 
 from dataclasses import dataclass
 
@@ -17,3 +17,18 @@ class BrokerLimits:
     memory_bytes_max: int = 512 << 20
     stall_ms: int = 1000
     heartbeat_ms: int = 30_000  # the longest silence the broker offers
+
+
+EVERY_USER = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuota:
+    """Limits of one user, or of each user; 0: none."""
+
+    user: str = EVERY_USER
+    messages_per_second: float = 0.0  # that the user's connections publish together
+    bytes_per_second: float = 0.0
+    connections: int = 0
+    queues: int = 0  # that the user made
+    stored_bytes: int = 0  # that these hold

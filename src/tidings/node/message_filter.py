@@ -31,6 +31,11 @@ def accepts(selector: Selector) -> Callable[[bytes], bool] | None:
     return lambda message: _LAST.evaluate(program, message) is True
 
 
+def steps_taken() -> int:
+    """Of the budget of the message that was asked about last, about a nanosecond each."""
+    return _LAST.steps
+
+
 class LastMessage:
     """The message that was asked about last: decoded once for all selectors, with its budget."""
 
@@ -39,6 +44,10 @@ class LastMessage:
         self._batch: MessageBatch | None = None
         self._budget = Budget()
         self._asked: set[Program] = set()  # in this round
+
+    @property
+    def steps(self) -> int:
+        return self._budget.taken
 
     def evaluate(self, program: Program, message: bytes) -> bool | None:
         if self._batch is None or message is not self._message:

@@ -15,11 +15,12 @@ from tidings.model.event_type_topics import is_event
 from tidings.model.predicate import Predicate
 from tidings.node.clients.advertisements import Advertisements
 from tidings.node.clients.answer_batch import AnswerBatch
-from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.delayed_messages import DelayedMessages, check_delayed, is_delayed
 from tidings.node.clients.event_type_registry import EventTypeRegistry, LocalEventTypes, NetworkEventTypes, NoEventTypes
 from tidings.node.clients.event_type_requests import EventTypeRequests
+from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.publications import Publications
+from tidings.node.clients.records_and_wills import ClientRecords
 from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.clients.session import Connection, MailboxSubscription, Principal
 from tidings.node.completer import Completer
@@ -67,6 +68,8 @@ from tidings.node.tracing.recording import Tracking
 from tidings.tracking.recording.attachments import Attachment
 from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
 from tidings.tracking.recording.strategies import NoStrategy
+
+CHANGES_MAX = 64  # of interests in one turn, before others come first: a connection that ends may have had very many
 
 
 def _make_network(
@@ -116,18 +119,20 @@ class Node:
         self._outbox = outbox = AnswerBatch()
         self.backpressure = Backpressure(plane)
         self.mailbox_service = service = MailboxService(observed, journal, self.backpressure, settings, outbox)
+        self.accounts = service.mailboxes.accounts
         self.retaining = RetainedSubscriptions(service, journal, outbox, settings)
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
             self.network = _make_network(plane, network, pieces, journal, service, self.backpressure, incarnation, rng)
+        self._spread = None if self.network is None else InterestSpread(self.network)
         self.network_queues: NetworkQueues | None = None
         if self.network is not None:
             self.network_queues = NetworkQueues(self.network, service, journal, outbox, self.connections)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
         self.delayed = DelayedMessages(plane, service, journal, outbox, self.publishing, load_max=pieces.load_messages)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
-        handles = self.publishing, self.records, self.delayed, self.network_queues
+        handles = self.publishing, self.records, self.delayed, self._spread, self.network_queues
         self._request_handler = RequestHandler(observed, service, journal, outbox, settings, *handles)
         self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
         parts = self.publishing, self.delayed, self._request_handler, self.retaining, self.records
@@ -135,15 +140,9 @@ class Node:
         self._own_types = LocalEventTypes(journal, outbox)
         self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure, plane)
         self._advertising = Advertisements(outbox, self._advertise)
+        tracked, broker = tracking or TrackingSettings(NoStrategy()), settings.broker_id
         self.tracking = Tracking(
-            plane,
-            tracking or TrackingSettings(NoStrategy()),
-            outbox,
-            self.network,
-            self.connections,
-            service,
-            broker=settings.broker_id,
-            incarnation=incarnation,
+            plane, tracked, outbox, self.network, self.connections, service, broker=broker, incarnation=incarnation
         )
         self.sync_write = SyncWrite(journal, service, plane, self.tracking)
         self._dispatch = Dispatch(plane, service, self._request_handler.consuming, self.tracking)
@@ -309,6 +308,11 @@ class Node:
         """Nothing waits to be written."""
         return self._journal.idle
 
+    @property
+    def has_changes(self) -> bool:
+        """True if a turn left changes of interests for the next one."""
+        return bool(self._observed.changes)
+
     def tick(self, now_ms: int) -> None:
         """About once a second: look for what has expired; `turn` and `retry` follow."""
         self._loader.tick()
@@ -318,6 +322,8 @@ class Node:
         self.records.tick(now_ms)
         if self.network is not None:
             self.network.tick(now_ms, self._journal)
+        if self._spread is not None:
+            self._spread.tick()
         if self.network_queues is not None:
             self.network_queues.tick()
 
@@ -331,10 +337,21 @@ class Node:
             self.network.note_interests(self._journal)
         return self._completer.flush(retry=retry)
 
+    def answers(self, now_ms: int) -> list[NodeEffect] | None:
+        """The answers to a subscription that needs no mailbox: the turn may follow after other requests.
+
+        None: something is to be written, and the turn must follow now.
+        """
+        if not self._journal.empty or self.mailbox_service.mailboxes.changes:
+            return None
+        self.tracking.settle(now_ms, self._observed.take_direct(), [])  # what is published next may be for it
+        return self._outbox.take()
+
     def turn(self, now_ms: int) -> list[NodeEffect]:
         """The end of each step: write, give out, answer, hold or release publishers."""
         if not self.records.at_rest:
             self.records.settle(now_ms)
+        self.mailbox_service.wake(now_ms)
         writes = self._flush()
         if self.mailbox_service.losses:
             self.tracking.take_losses(now_ms)
@@ -371,7 +388,7 @@ class Node:
 
     def _note_changes(self, now_ms: int) -> None:
         """Pass new and ended subscriptions to the routing scheme and to tracking."""
-        changes = self._observed.take_changes()
+        changes = self._observed.take_changes(CHANGES_MAX)
         self._own_types.changed(changes)
         mailboxes = self.mailbox_service.mailboxes.take_changes()
         if self.network_queues is not None:
@@ -379,4 +396,6 @@ class Node:
         if self.network is not None:
             self.network.settle(now_ms, changes)
             self._types.settle()
+        if self._spread is not None:
+            self._spread.settle()
         self.tracking.settle(now_ms, self._observed.take_direct(), mailboxes)

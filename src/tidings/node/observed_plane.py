@@ -5,6 +5,7 @@ Request handler and mailbox service install predicates in the plane and know not
 lists changes.
 """
 
+from collections import Counter, deque
 from typing import NamedTuple
 
 from tidings.kernel.forwarder import DirectSink
@@ -19,7 +20,7 @@ class InterestChange(NamedTuple):
 
 class ObservedPlane:
     def __init__(self, plane: Plane) -> None:
-        self.changes: list[InterestChange] = []  # in order, since they were last taken
+        self.changes: deque[InterestChange] = deque()  # in order, that were not taken yet
         self._plane = plane
         self._predicates: dict[int, bytes] = {}
         self._direct: list[tuple[bool, int]] = []  # (added?, connection) of direct sinks, since they were last taken
@@ -36,6 +37,10 @@ class ObservedPlane:
         self.withdraw_event = plane.withdraw_event
         self.hold = plane.hold
         self.release = plane.release
+        self.set_allowance = plane.set_allowance
+        self.refill = plane.refill
+        self.drop_allowance = plane.drop_allowance
+        self.allowance_counts = plane.allowance_counts
 
     def subscribe(self, sink: DirectSink) -> int:
         number = self._plane.subscribe(sink)
@@ -53,17 +58,23 @@ class ObservedPlane:
         if connection is not None:
             self._direct.append((False, connection))
 
+    def unsubscribe_all(self, sinks: list[int]) -> None:
+        """End direct subscriptions, of which there may be very many."""
+        self._plane.unsubscribe_all(sinks)
+        predicates, connections = self._predicates.pop, self._connections.pop
+        self._direct += [(False, connections(sink)) for sink in sinks]
+        self.changes += [InterestChange(False, predicates(sink), False) for sink in sinks]
+
     def predicates(self) -> list[bytes]:
         """Those that were noted and taken: with `changes`, all that are installed."""
-        untaken = [change.predicate for change in self.changes if change.added]
-        found = list(self._predicates.values())
-        for predicate in untaken:
-            found.remove(predicate)
-        return found
+        found = Counter(self._predicates.values())
+        for change in self.changes:
+            found[change.predicate] += -1 if change.added else 1
+        return list(found.elements())
 
-    def take_changes(self) -> list[InterestChange]:
-        changes, self.changes = self.changes, []
-        return changes
+    def take_changes(self, most: int) -> list[InterestChange]:
+        """The oldest of them."""
+        return [self.changes.popleft() for _ in range(min(most, len(self.changes)))]
 
     def take_direct(self) -> list[tuple[bool, int]]:
         direct, self._direct = self._direct, []

@@ -7,7 +7,22 @@ from tidings.kernel.forwarder import DirectSink, NetworkShape
 from tidings.kernel.tracker import Tracker
 
 
-class Plane(Protocol):
+class AllowancePlane(Protocol):
+    """The plane as far as it counts what publishers send."""
+
+    def set_allowance(self, connection: int, number: int) -> None:
+        """Count what it publishes for this allowance; 0: for none."""
+
+    def refill(self, number: int, messages: int, messages_max: int, bytes: int, bytes_max: int) -> None:
+        """So much more may be published by those who share this allowance, up to a bound; 0: without end."""
+
+    def drop_allowance(self, number: int) -> None: ...
+
+    def allowance_counts(self, number: int) -> tuple[int, int, int]:
+        """Messages, bytes and waits so far."""
+
+
+class Plane(AllowancePlane, Protocol):
     def subscribe(self, sink: DirectSink) -> int:
         """Returns the sink number."""
 
@@ -15,6 +30,8 @@ class Plane(Protocol):
         """A sink whose messages come back as events. Returns the sink number."""
 
     def unsubscribe(self, sink: int) -> None: ...
+
+    def unsubscribe_all(self, sinks: list[int]) -> None: ...
 
     def credit(self, sink: int, more: int, now_ms: int) -> None: ...
 

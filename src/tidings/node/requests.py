@@ -19,6 +19,13 @@ class AckMode(Enum):
     CLIENT = "client"
 
 
+class SubscribeWait(Enum):
+    """Place at which a subscription is in force when it, or Sync, is answered."""
+
+    BROKER = "broker"
+    NETWORK = "network"
+
+
 @dataclass(frozen=True, slots=True)
 class Subscribe:
     receipt: int
@@ -36,6 +43,8 @@ class Subscribe:
     window: bool = False  # credit is renewed: with acknowledgements, without them as messages are written
     temporary: bool = False  # of a temporary queue: make it if it is not there
     type: str = ""  # in the place of a destination: an event type, whose subtypes count too
+    exclusive: bool = False  # of a queue or shared: the other consumers stand by while this one is there
+    wait: SubscribeWait = SubscribeWait.BROKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +161,10 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Answer once all that was asked for before is on disk where it must be."""
+    """Answer once all that was asked for before is on disk where it must be, and known where `wait` says."""
 
     receipt: int
+    wait: SubscribeWait = SubscribeWait.BROKER
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from tidings.delivery.policy import QueuePolicy
 from tidings.model.destination import Destination
+from tidings.node.limits import UserQuota
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +49,5 @@ class NodeSettings:
     last_values: bool = False  # keep the last message of each topic that was published with JMSXRetain
     slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer
     policies: tuple[QueuePolicy, ...] = ()  # of queues; the first that fits
+    quotas: tuple[UserQuota, ...] = ()  # of users; the first that fits
     pieces: Pieces = field(default_factory=Pieces)

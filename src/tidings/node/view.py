@@ -3,7 +3,7 @@
 Everything is read when it is asked for: a broker that nobody looks at counts nothing more than before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +12,7 @@ from tidings.delivery.mailbox import Mailbox
 from tidings.delivery.policy import QueuePolicy
 from tidings.node.clients.client_sessions import ClientSession, ClientSessions
 from tidings.node.clients.session import Connection
+from tidings.node.clients.user_accounts import Usage
 from tidings.node.network.explanation import explain
 from tidings.node.network.network import Network
 from tidings.node.node import Node
@@ -97,6 +98,10 @@ class View:
         """The broker that keeps a queue of the network (0: it is no such queue), and consumers by other broker."""
         queues = self._node.network_queues
         return {"home": 0, "remote_consumers": {}} if queues is None else queues.describe(mailbox)
+
+    def usage(self) -> Iterable[Usage]:
+        """Quotas of users, and their use."""
+        return self._node.accounts.usage()
 
     def counts(self) -> Counts:
         service = self._node.mailbox_service

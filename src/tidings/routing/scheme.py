@@ -62,16 +62,26 @@ class Scheme(Protocol):
         """Returns this router's interests that the others should know, as rows."""
         ...
 
+    @property
+    def announced(self) -> bool:
+        """All local interests have been flooded."""
+        ...
+
+    @property
+    def applied(self) -> bool:
+        """All that the flood brought of other routers' interests is in the tables."""
+        ...
+
     def counts(self) -> Mapping[str, int]:
         """Returns counts worth showing: sizes of tables, messages by kind."""
         ...
 
     def start(self, now: float) -> list[Effect]: ...
 
-    def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
-        """One more local subscription has this predicate."""
+    def subscribe(self, now: float, predicate: bytes) -> list[Effect]:
+        """One more local subscription has this predicate, encoded."""
 
-    def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+    def unsubscribe(self, now: float, predicate: bytes) -> list[Effect]:
         """One fewer has it."""
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
@@ -118,7 +128,7 @@ class EventCarrier(Scheme, Protocol):
 
     def link_down(self, now: float, neighbour: Router) -> list[Effect]: ...
 
-    def lasting(self, now: float, predicate: Predicate, *, on: bool) -> list[Effect]:
+    def lasting(self, now: float, predicate: bytes, *, on: bool) -> list[Effect]:
         """One more, or one fewer, local subscription with this predicate must not miss what is published while this
         broker is away."""
 

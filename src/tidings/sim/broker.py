@@ -27,7 +27,7 @@ from tidings.node.requests import Request
 from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
 from tidings.protocols.native.frames import encode_publish
-from tidings.protocols.native.requests import encode_hello, encode_request
+from tidings.protocols.native.request_encoding import encode_hello, encode_request
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.stomp.session import StompSession
 from tidings.sim.client import SimClient
@@ -263,7 +263,7 @@ class SimBroker:
 
     def _lose(self, now: float, number: int) -> None:
         self._step(now, inputs.ClientLost(number))
-        del self.clients[number]
+        self.clients.pop(number).gone_at = now
         self.forwarder.close(number)
 
     # --- what a driver does ---------------------------------------------------------------------------------------
@@ -307,8 +307,8 @@ class SimBroker:
                 self._unread.append(seqs)
             case nfx.LogIn(connection, hello):
                 self._step(now, inputs.LoggedIn(connection, hello, Everyone()))
-            case nfx.ClientReady():
-                pass  # there are no heartbeats here
+            case nfx.ClientReady() | nfx.AuditAction() | nfx.AuditRefusal():
+                pass  # there are no heartbeats here, and nobody audits
             case nfx.ResumeReading(connection):
                 if (resumed := self.clients.get(connection)) is not None:
                     resumed.held = False

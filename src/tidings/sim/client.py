@@ -53,6 +53,7 @@ class SimClient:
     failures: list[Failed] = field(default_factory=list)  # requests and publications that were refused
     paths: list[Path] = field(default_factory=list)  # of messages that were traced
     dropped: Counter[tuple[int, str]] = field(default_factory=Counter)  # messages, by subscription and reason
+    gone_at: float | None = None  # when its connection ended, by the calendar
     ended: str = ""  # the code with which the broker ended the connection
     reads: bool = True
     outgoing: bytes = b""  # not read by the broker yet

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
+from tidings.model.codec import encode_predicate
 from tidings.model.predicate import Predicate
 from tidings.overlay.effects import ControlMessage
 from tidings.overlay.pan.messages import PanTell
@@ -124,12 +125,12 @@ class Hierarchy(Adapter[Area, RoutingOutcome]):
 
     def subscribe(self, router: Router, predicate: Predicate) -> None:
         key = self.home(router), router
-        self._do(key, self.places[key].scheme.subscribe(self.calendar.now, predicate))
+        self._do(key, self.places[key].scheme.subscribe(self.calendar.now, encode_predicate(predicate)))
         self._bridge(key, always=True)
 
     def unsubscribe(self, router: Router, predicate: Predicate) -> None:
         key = self.home(router), router
-        self._do(key, self.places[key].scheme.unsubscribe(self.calendar.now, predicate))
+        self._do(key, self.places[key].scheme.unsubscribe(self.calendar.now, encode_predicate(predicate)))
         self._bridge(key, always=True)
 
     def run(self, ms: float) -> None:

@@ -419,6 +419,21 @@ def test_no_local_leaves_out_ones_own(connect: Connect) -> None:
     assert receiver.receive(timeout=SECONDS).body == "other's"
 
 
+def test_an_exclusive_consumer_is_served_alone(connect: Connect) -> None:
+    def exclusive(link: Link) -> None:
+        link.properties = {symbol("exclusive"): True}
+
+    address = name()
+    connect().create_receiver(address, credit=10)
+    only = connect().create_receiver(address, credit=10, options=Tuned(exclusive))
+    sender = connect().create_sender(address)
+    for number in range(3):
+        sender.send(Message(body=number))
+        assert receive(only).body == number
+    with pytest.raises(LinkDetached, match="E_EXCLUSIVE"):
+        connect().create_receiver(name("topic"), options=[Tuned(exclusive), AtMostOnce()])
+
+
 # --- browsing ---------------------------------------------------------------------------------------------------------
 
 

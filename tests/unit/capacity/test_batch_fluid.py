@@ -13,7 +13,7 @@ from tidings.capacity.online_batches import SIZES_MAX, BatchServer
 from tidings.errors import UsageError
 
 PROBABILITIES = (0.5, 0.99, 0.9999, 0.99999)
-# As measured (bench/results/validation.json): writing to all 500 costs 2 ms, so that at rates far from the limit
+# As once measured: writing to all 500 costs 2 ms, so that at rates far from the limit
 # hundreds of messages come during a batch.
 COSTS = BatchCosts(8.6e-6, 4.34e-6, 9.9e-8, 5.2e-9, 3.65e-8, t_cold=1.13e-5, t_wake=3.74e-5)
 SCENARIO = BatchScenario(COSTS, 500, BatchReceivers(500, 0.01))

@@ -9,8 +9,6 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
-from tidings.capacity.batch_costs import BatchCosts
-from tidings.capacity.batch_plan import plan_batches
 from tidings.capacity.planner import Allowed, CapacityRefused, forecast
 from tidings.capacity.processing import Fitted
 from tidings.capacity.replication import broker_match_probability
@@ -23,7 +21,6 @@ from tidings.errors import UsageError
 
 QUESTION = SizingQuestion(FIORANO_PROPERTY, subscribers=50, filters_each=2, match_probability=0.02)
 FAST = Fitted.of("log", t_rcv=2e-7, t_fltr=1e-8, t_tx=4e-8)
-COSTS = BatchCosts(t_batch=25e-6, t_write=5e-6, t_rcv=4e-7, t_fltr=0.0, t_tx=6e-8)
 SUBSCRIBERS = "replicate at the subscribers"
 
 
@@ -103,23 +100,8 @@ def test_measured_grades_count_in_every_part_of_the_answer() -> None:
     measured = SizingQuestion(FIORANO_PROPERTY, 10, grades=Empirical((0,) * 10 + (7,)), brokers=4, rate=100.0)
     told = SizingQuestion(FIORANO_PROPERTY, 10, match_probability=1.0, spread="fixed", brokers=4, rate=100.0)
     assert plan_capacity(measured) == plan_capacity(told)
-    assert plan_batches(measured, COSTS) == plan_batches(replace(told, spread="binomial"), COSTS)
     with pytest.raises(UsageError, match="10 receivers a message, but 9 subscribers"):
         replace(measured, subscribers=9)
-
-
-def test_batches_refuse_a_spread_they_cannot_tell() -> None:
-    with pytest.raises(UsageError, match="E_PLAN_SPREAD"):
-        plan_batches(replace(QUESTION, spread="all-or-none"), COSTS)
-
-
-def test_batches_of_more_messages_than_are_analysed_are_planned_too() -> None:
-    question = replace(QUESTION, subscribers=500, filters_each=1, match_probability=0.01, rate=1e5)
-    answers = [plan_batches(replace(question, waiting_max_s=bound), COSTS) for bound in (0.0005, 0.005, 0.02, 10.0)]
-    assert [answer.enough for answer in answers] == [False, True, True, True]
-    rates = [answer.rate_allowed for answer in answers]
-    assert rates == sorted(set(rates))
-    assert rates[-1] == pytest.approx(answers[-1].saturated, rel=0.02)
 
 
 def test_the_fewest_servers_that_keep_the_waiting_time_are_recommended() -> None:
@@ -255,12 +237,11 @@ def test_the_command(tmp_path: Path) -> None:
     answer = json.loads(runner.invoke(app, [*wish, "--json"]).output)
     assert answer["demand"]["rate_max"] > 100000
     assert "one server: up to" in runner.invoke(app, [*wish[:6], "--waiting", "5"]).output
-    batches = tmp_path / "b.json"
-    batches.write_text(COSTS.to_json())
     grades = tmp_path / "g.json"
     grades.write_text("[1, 2, 3]")
-    shown = runner.invoke(app, [*wish, "--grades", str(grades), "--batches", str(batches)])
-    assert "batches take the mean" in shown.output
+    assert runner.invoke(app, [*wish, "--grades", str(grades)]).exit_code == 0
+    with pytest.raises(UsageError, match="need a model of tidings lab calibrate"):
+        runner.invoke(app, [*wish, "--persistent"], catch_exceptions=False)
     grades.write_text('"many"')
     with pytest.raises(UsageError, match="not a JSON list"):
         runner.invoke(app, [*wish, "--grades", str(grades)], catch_exceptions=False)
@@ -272,10 +253,8 @@ def test_the_command(tmp_path: Path) -> None:
     ("option", "content", "code"),
     [
         ("--model", b"\xff\xfe", "E_PLAN_FILE"),
-        ("--batches", b"\xff\xfe", "E_PLAN_FILE"),
         ("--model", b"[]", "E_LAB_JSON: .*other.xyz: not a stored model: it is not a JSON object$"),
         ("--model", b"{}", "E_LAB_JSON: .*other.xyz: not a stored model: it has no 'format'$"),
-        ("--batches", b"[1]", "E_LAB_JSON: .*other.xyz: not stored costs of batches: it is not a JSON object$"),
         ("--grades", b"[" * 200_000, "E_PLAN_GRADES"),
         ("--grades", b"[Infinity]", "E_PLAN_GRADES"),
         ("--grades", b'{"3": 5}', "E_PLAN_GRADES: .*other.xyz is not a JSON list of counts$"),

@@ -112,7 +112,7 @@ def test_a_message_that_enters_is_matched_once_and_divided(
     reference.neighbours, reference.next_hops = neighbours, hops
     plane.forwarder.routes(hops)
     for router, value in wanted.items():
-        rows = encoding.rows(Predicate.of(Constraint("x", Op.EQ, value)))
+        rows = encoding.rows(encode_predicate(Predicate.of(Constraint("x", Op.EQ, value))))
         plane.forwarder.interest(router, rows, ())
     one = message(1, {"x": 2})
     plane.forwarder.feed_bytes(plane.client, frame(PUBLISH, bytes(4) + one), 0)
@@ -232,7 +232,9 @@ def test_a_message_that_carries_too_much_to_encode_goes_to_all_who_want_anything
     encoding = encoding_of(shape)
     plane = Plane(1, encoding, {2, 3, 4, 5, 6})
     for router, value in wanted.items():
-        rows = encoding.rows(Predicate.of(Constraint("x", Op.EQ, value), Constraint("y", Op.CONTAINS, "needle")))
+        rows = encoding.rows(
+            encode_predicate(Predicate.of(Constraint("x", Op.EQ, value), Constraint("y", Op.CONTAINS, "needle")))
+        )
         plane.forwarder.interest(router, rows, ())
     text = "".join(map(str, range(20_000)))
     many: dict[str, Value] = {f"p{number}": number for number in range(40_000)}
@@ -243,7 +245,7 @@ def test_a_message_that_carries_too_much_to_encode_goes_to_all_who_want_anything
 def test_a_persistent_message_that_others_want_is_left_to_python() -> None:
     encoding = encoding_of("vectors")
     plane = Plane(1, encoding, {2})
-    plane.forwarder.interest(2, encoding.rows(Predicate.always()), ())
+    plane.forwarder.interest(2, encoding.rows(encode_predicate(Predicate.always())), ())
     one = message(1, {"x": 2}, persistent=True)
     plane.forwarder.feed_bytes(plane.client, frame(PUBLISH, (7).to_bytes(4, "little") + one), 0)
     [event] = plane.forwarder.events()
@@ -256,7 +258,7 @@ def test_a_full_link_holds_up_publishers_and_loses_what_passes_through() -> None
     encoding = encoding_of("vectors")
     plane = Plane(1, encoding, {2, 3}, backlog=100_000)
     plane.forwarder.routes({2: 2})
-    plane.forwarder.interest(2, encoding.rows(Predicate.always()), ())
+    plane.forwarder.interest(2, encoding.rows(encode_predicate(Predicate.always())), ())
     body = encode_message(Message(Destination("t"), {}, body=bytes(50_000)))
     sent = 0
     while not plane.forwarder.feed_bytes(plane.client, frame(PUBLISH, bytes(4) + body), 0) & Flag.BLOCKED:

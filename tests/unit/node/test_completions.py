@@ -41,7 +41,7 @@ from tidings.node.requests import (
     Unsubscribe,
 )
 from tidings.routing.control.codec import decode
-from tidings.routing.control.messages import Datagram, Subject, Taken
+from tidings.routing.control.messages import Datagram, Taken
 from tidings.routing.effects import HandOver
 
 FULL = StoreError("E_STORE_FULL", "no space")
@@ -300,7 +300,7 @@ def attach_remotely(driver: Driver) -> None:
     channel.put(AttachConsumer(1, "queue:here", ""))
     channel.put(SyncSettlements(7))
     for frame in channel.take(0.0):
-        driver.network.datagrams.arrived(Datagram(1, 2, 3, Subject.QUEUES, frame))
+        driver.network.datagrams.arrived(Datagram(1, 2, 3, frame))
     driver.step(Turn())
 
 

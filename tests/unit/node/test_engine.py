@@ -6,8 +6,10 @@ from tidings.kernel.forwarder import Flag
 from tidings.model.codec import encode_frame
 from tidings.model.values import Value
 from tidings.node import inputs
+from tidings.node.effects import NodeEffect
 from tidings.node.engine import REQUESTS_MAX
-from tidings.node.requests import AckMode
+from tidings.node.node import CHANGES_MAX
+from tidings.node.requests import AckMode, Done, Failed
 from tidings.node.settings import NodeSettings, Pieces
 from tidings.protocols.native.frames import FrameType, control, encode_ack, encode_publish
 
@@ -124,3 +126,55 @@ def test_publishers_wait_while_many_messages_are_on_their_way_to_disk() -> None:
         driver.write()
     assert writer.number in driver.plane.take_resumable()
     assert len(reader.bodies()) == taken
+
+
+def test_subscriptions_that_come_at_once_share_a_turn_and_are_answered_in_order() -> None:
+    driver = NodeDriver()
+    client = driver.connect()
+    turns = []
+    turn = driver.node.turn
+
+    def counted(now_ms: int) -> list[NodeEffect]:
+        turns.append(now_ms)
+        return turn(now_ms)
+
+    driver.node.turn = counted  # type: ignore[method-assign]
+    for number in range(1, REQUESTS_MAX):
+        asked(driver, client, number, f"n = {number}")
+    asked(driver, client, 1)  # refused: it exists
+    one_read(driver, client, encode_publish(7, driver.message("t", b"x", {"n": 3}, persistent=False)))
+    assert len(turns) <= 2
+    receipts = [one.receipt for one in client.answers if isinstance(one, Done | Failed)]
+    assert receipts == [*range(1_001, 1_000 + REQUESTS_MAX), 1_001]
+    assert client.bodies() == [b"x"]
+
+
+def test_the_end_of_a_connection_with_very_many_subscriptions_takes_several_turns() -> None:
+    driver = NodeDriver()
+    client, other = driver.connect(), driver.connect()
+    for number in range(1, 3 * CHANGES_MAX):
+        asked(driver, client, number)
+        driver.turn()
+    other.subscribe(1, "t")
+    client.leave()
+    assert not driver.node.has_changes
+    driver.plane.feed_bytes(other.number, encode_publish(7, driver.message("t", b"x")), driver.now_ms)
+    driver.turn()
+    assert other.bodies() == [b"x"]
+
+
+def test_changes_beyond_those_of_a_turn_wait_for_the_next_one() -> None:
+    driver = NodeDriver()
+    client = driver.connect()
+    for number in range(1, 3 * CHANGES_MAX):
+        asked(driver, client, number)
+        driver.turn()
+    driver.step(inputs.ClientLost(client.number))
+    assert driver.node.has_changes
+    assert driver.engine.has_requests
+    steps = 0
+    while driver.engine.has_requests:
+        driver.step(inputs.PlaneReady())
+        steps += 1
+    assert steps == 2
+    assert not driver.node.has_changes

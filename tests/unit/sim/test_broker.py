@@ -9,7 +9,7 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.requests import ReadRetained, Release, Request, Retain, Trace
 from tidings.overlay import effects as fx
-from tidings.protocols.native.requests import encode_request
+from tidings.protocols.native.request_encoding import encode_request
 from tidings.sim.broker import SimBroker
 from tidings.sim.host import Host
 

@@ -9,6 +9,7 @@ from hardening.simulate.scenario import LINK
 
 from tidings.kernel.codec import encode_message
 from tidings.matching.encoding import Encoding
+from tidings.model.codec import encode_predicate
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
 from tidings.model.message_id import COUNTER_MAX, MessageId
@@ -71,7 +72,8 @@ def test_brokers_without_the_key_forward_what_they_cannot_read(vectors: bool) ->
     assert inner is not None
     assert inner.forwarder.network_stats()["relayed"] == 1  # the persistent one was stored and sent on
     rows = inner.network.scheme.predicates[3]  # all it knows of the subscription
-    guess = Predicate(Selector("x = 1").conjunctions).within(DestinationPattern.parse("ticks").constraint)
+    wanted = Predicate(Selector("x = 1").conjunctions).within(DestinationPattern.parse("ticks").constraint)
+    guess = encode_predicate(wanted)
     assert keyed.rows(guess) == rows
     for wrong in (0, 1, key + 1):  # without the key it cannot even tell whether a guess is right
         assert not InterestEncoding(Encoding(key=wrong), vectors=vectors).rows(guess) & rows

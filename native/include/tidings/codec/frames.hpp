@@ -57,13 +57,19 @@ inline char* write_frame_header(char* place, uint32_t payload, uint8_t type) {
     return place + frame_header_bytes;
 }
 
-inline void write_delivery(char* place, uint32_t subscription, uint32_t attempt, uint64_t tag,
-                           std::string_view message) {
-    place = write_frame_header(place, static_cast<uint32_t>(16 + message.size()), FrameDeliver);
+// All of it but the message.
+inline void write_delivery_header(char* place, uint32_t subscription, uint32_t attempt, uint64_t tag,
+                                  size_t message_bytes) {
+    place = write_frame_header(place, static_cast<uint32_t>(16 + message_bytes), FrameDeliver);
     std::memcpy(place, &subscription, 4);
     std::memcpy(place + 4, &attempt, 4);
     std::memcpy(place + 8, &tag, 8);
-    std::memcpy(place + 16, message.data(), message.size());
+}
+
+inline void write_delivery(char* place, uint32_t subscription, uint32_t attempt, uint64_t tag,
+                           std::string_view message) {
+    write_delivery_header(place, subscription, attempt, tag, message.size());
+    std::memcpy(place + delivery_header_bytes, message.data(), message.size());
 }
 
 inline void write_receipts(const std::vector<uint32_t>& receipts, Output& output) {
@@ -90,6 +96,7 @@ struct Publication {
     std::string_view message;
     uint64_t tag = 0;
     mutable uint8_t rendered = 0;  // for which versions of STOMP its text is at hand, as bits
+    mutable uint8_t shared = 0;    // in which forms it is at hand for those that it waits for, as bits
 };
 
 }  // namespace tidings

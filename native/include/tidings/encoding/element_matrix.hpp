@@ -14,6 +14,7 @@
 #include "tidings/encoding/router_ranks.hpp"
 #include "tidings/encoding/vector_table.hpp"
 #include "tidings/support/hash.hpp"
+#include "tidings/support/id_list.hpp"
 #include "tidings/support/id_table.hpp"
 
 namespace tidings {
@@ -107,7 +108,7 @@ private:
 
     struct Row {
         std::vector<uint32_t> elements;  // numbers; the group's comes first
-        RouterList routers;              // slots
+        IdList routers;                  // slots
         uint32_t position = 0;           // in the group
     };
 

@@ -16,6 +16,7 @@
 #include "tidings/encoding/vector_table.hpp"
 #include "tidings/matching/matcher.hpp"
 #include "tidings/support/hash.hpp"
+#include "tidings/support/id_list.hpp"
 #include "tidings/support/id_table.hpp"
 
 namespace tidings {
@@ -95,11 +96,11 @@ private:
     };
     struct Row {
         Fingerprint print{0, 0};
-        RouterList routers;  // slots, those that have it several times several times
+        IdList routers;  // slots, those that have it several times several times
     };
 
     bool holds(uint32_t id, uint32_t slot) const {
-        const RouterList& routers = rows_[id].routers;
+        const IdList& routers = rows_[id].routers;
         return std::find(routers.begin(), routers.end(), slot) != routers.end();
     }
 

@@ -11,6 +11,7 @@
 #include "tidings/encoding/router_ranks.hpp"
 #include "tidings/encoding/subset_index.hpp"
 #include "tidings/support/error.hpp"
+#include "tidings/support/id_list.hpp"
 
 namespace tidings {
 
@@ -155,8 +156,8 @@ public:
 
     size_t memory_bytes() const {
         size_t bytes = sizeof *this + table_.memory_bytes() + index_.memory_bytes() +
-                       wanting_.capacity() * sizeof(RouterList);
-        for (const RouterList& list : wanting_) bytes += list.heap_bytes();
+                       wanting_.capacity() * sizeof(IdList);
+        for (const IdList& list : wanting_) bytes += list.heap_bytes();
         for (const Antichain& own : slots_) bytes += own.memory_bytes();
         return bytes;
     }
@@ -196,7 +197,7 @@ private:
 
     VectorTable table_;
     SubsetIndex index_;
-    std::vector<RouterList> wanting_;  // row -> slots of the routers for which it is active
+    std::vector<IdList> wanting_;  // row -> slots of the routers for which it is active
     RouterRanks routers_;
     std::vector<Antichain> slots_;  // each router's vectors
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tidings/codec/message_reader.hpp"
+#include "tidings/forwarding/allowances.hpp"
 #include "tidings/forwarding/event_form.hpp"
 #include "tidings/forwarding/output.hpp"
 #include "tidings/forwarding/read_ahead.hpp"
@@ -35,6 +36,7 @@ struct alignas(64) Connection {
     bool held = false;     // Python wants its publishers to wait
     bool choked = false;   // it does not read the answers to what it sends
     bool tired = false;    // its input has had its share of this turn
+    bool spent = false;    // it has published as much as its user may for now
     bool leaving = false;  // Python was told to disconnect it
     bool blocked = false;  // the driver was told to stop reading
     bool writable = true;
@@ -58,11 +60,15 @@ struct alignas(64) Connection {
     std::unordered_map<uint32_t, uint32_t> direct;  // subscription number -> sink
     std::vector<uint32_t> backlogged;               // sinks of this connection that have a backlog
     std::unordered_set<std::string> allowed;
-    std::string last_allowed;            // most publishers send to one destination
-    std::unique_ptr<StompState> stomp;   // if it speaks STOMP
-    std::unique_ptr<EventForms> events;  // of the types that it advertises, if any
+    std::string last_allowed;              // most publishers send to one destination
+    std::unique_ptr<StompState> stomp;     // if it speaks STOMP
+    std::unique_ptr<EventForms> events;    // of the types that it advertises, if any
+    std::shared_ptr<Allowance> allowance;  // of its user, if there is a limit
 
-    bool reading() const { return open && !broken && !waiting && !held && !choked && !tired && pushed_back == 0; }
+    bool has_room() const { return output.size() < output_bytes_max; }  // for deliveries
+    bool reading() const {
+        return open && !broken && !waiting && !held && !choked && !tired && !spent && pushed_back == 0;
+    }
     // The answer to PublishCheck: from now on messages to this destination, "topic:" or "queue:" and its name, pass.
     void allow(std::string_view destination) {
         if (allowed.size() >= allowed_max) allowed.clear();
@@ -73,6 +79,11 @@ struct alignas(64) Connection {
     bool allows(const MessageView& message, std::string& scratch) const {
         scratch.assign(message.flags & MessageView::Queue ? "queue:" : "topic:").append(message.destination);
         return scratch == last_allowed || allowed.contains(scratch);
+    }
+
+    void published(size_t size) {
+        if (allowance) [[unlikely]]
+            spent = allowance->spend(number, size);
     }
 
     void set_transacted(uint16_t session, bool on) {

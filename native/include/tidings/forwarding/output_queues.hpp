@@ -16,6 +16,7 @@
 #include "tidings/forwarding/partial_frames.hpp"
 #include "tidings/forwarding/prelogin_memory.hpp"
 #include "tidings/forwarding/sink_table.hpp"
+#include "tidings/forwarding/waiting_frames.hpp"
 #include "tidings/stomp/message_writer.hpp"
 #include "tidings/support/error.hpp"
 #include "tidings/tracking/delivery_recorder.hpp"
@@ -101,7 +102,7 @@ public:
             Connection& connection = at(sink.connection);
             connection.direct.erase(sink.number);
             std::erase(connection.backlogged, index);
-            held_bytes_ -= sink.backlog_bytes;
+            while (!sink.backlog.empty()) forget_oldest(sink);
             release_waiters(sink);
             if (sink.noted) notices_.forget(index);
         }
@@ -129,7 +130,7 @@ public:
     void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
         if (sink.no_local && sink.connection == one.publisher) return recorder_.miss(sink);
         Connection& connection = connections_[sink.connection];
-        if (!sink.queued && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
+        if (!sink.queued && sink.credit > 0 && connection.has_room()) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
             const size_t bytes = prepare(sink.label, sink.version, sink.number, one);
             write(connection.output.grow(bytes), sink.label, sink.number, one);
@@ -138,11 +139,11 @@ public:
             ++stats.delivered;
             added(connection, bytes);
         } else {
-            std::string frame(prepare(sink.label, sink.version, sink.number, one), '\0');
-            write(frame.data(), sink.label, sink.number, one);
-            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)},
-                            now_ms);
             recorder_.miss(sink);
+            if (sink.full() && !make_way(sink, one.publisher, now_ms))
+                return recorder_.lose(sink, connection.subscriber, id_of(one.message), now_ms);
+            const size_t bytes = prepare(sink.label, sink.version, sink.number, one);
+            wait_in_backlog(sink, connection, one.publisher, waiting_frames_.make(sink, one, bytes, stomp_), now_ms);
         }
     }
 
@@ -151,6 +152,8 @@ public:
         recorder_.record(
             id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
             [&](const Sink& sink) { return connections_[sink.connection].subscriber; });
+        if (one.shared) [[unlikely]]
+            waiting_frames_.forget();
     }
 
     // A frame of two parts for the link's peer.
@@ -158,14 +161,15 @@ public:
                       int64_t now_ms) {
         Connection& connection = connections_[sink.connection];
         const size_t bytes = frame_header_bytes + head.size() + message.size();
-        if (!sink.queued && connection.output.size() < connection.output_bytes_max) {
+        if (!sink.queued && connection.has_room()) {
             write_pair(connection.output.grow(bytes), type, head, message);
             ++sink.delivered;
             added(connection, bytes);
         } else {
+            if (sink.full() && !make_way(sink, publisher, now_ms)) return;
             std::string frame(bytes, '\0');
             write_pair(frame.data(), type, head, message);
-            wait_in_backlog(sink, connection, publisher, {std::move(frame), 0}, now_ms);
+            wait_in_backlog(sink, connection, publisher, {std::move(frame), nullptr, 0}, now_ms);
         }
     }
 
@@ -231,7 +235,7 @@ public:
         if (bytes) connection.written_ms = now_ms, connection.unread_notices = 0;
         held_bytes_ -= bytes;
         stats.sent_bytes += bytes, stats.writes += bytes > 0;
-        for (size_t i = 0; i < connection.backlogged.size();) {
+        for (size_t i = 0; i < connection.backlogged.size() && connection.has_room();) {
             Sink& sink = sinks_[connection.backlogged[i]];
             pump(sink, connection, now_ms);
             i += sink.queued;  // an emptied sink has left the list
@@ -330,7 +334,7 @@ public:
     }
 
     void maybe_resumable(const Connection& connection) {
-        if (connection.pushed_back == 0 && !connection.held && !connection.choked)
+        if (connection.pushed_back == 0 && !connection.held && !connection.choked && !connection.spent)
             resumable_.push_back(connection.number);
     }
 
@@ -355,16 +359,12 @@ private:
 
     void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting,
                          int64_t now_ms) {
-        if (sink.full() && !make_way(sink, publisher, now_ms))
-            return recorder_.lose(sink, connection.subscriber, waiting, now_ms);
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
         if (!sink.queued) {
             sink.queued = true;
             connection.backlogged.push_back(connection.direct.at(sink.number));
         }
-        sink.backlog_bytes += waiting.bytes();
-        held_bytes_ += waiting.bytes();
-        sink.backlog.push_back(std::move(waiting));
+        held_bytes_ += sink.keep(std::move(waiting));
         if (sink.full() && sink.policy == Policy::PushBack) push_back(sink, publisher);
         maybe_wake(connection);
     }
@@ -390,28 +390,27 @@ private:
     }
 
     void forget_oldest(Sink& sink, int64_t lost_ms = 0) {
-        if (lost_ms) recorder_.lose(sink, at(sink.connection).subscriber, sink.backlog.front(), lost_ms);
-        sink.backlog_bytes -= sink.backlog.front().bytes();
-        held_bytes_ -= sink.backlog.front().bytes();
-        sink.backlog.pop_front();
+        if (lost_ms) recorder_.lose(sink, at(sink.connection).subscriber, sink.backlog.front().id.data(), lost_ms);
+        held_bytes_ -= sink.forget_oldest();
     }
 
     // Move what waits into the output, as far as credit and room go.
     void pump(Sink& sink, Connection& connection, int64_t now_ms) {
-        while (!sink.backlog.empty() && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) {
+        while (!sink.backlog.empty() && sink.credit > 0 && connection.has_room()) {
             sink.moved_ms = now_ms;
             const Sink::Waiting& first = sink.backlog.front();
             if (first.expires_ms != 0 && first.expires_ms <= now_ms) {
                 ++stats.expired;
-                recorder_.lose(sink, connection.subscriber, first, now_ms, Tracker::Loss::Expired);
+                recorder_.lose(sink, connection.subscriber, first.id.data(), now_ms, Tracker::Loss::Expired);
             } else {
                 sink.credit -= sink.credit != Sink::unlimited;
                 connection.output.append(first.frame);
+                if (first.end) connection.output.append(first.end->bytes);
                 ++sink.delivered;
                 stats.delivered += sink.kind == Sink::Kind::Direct;
                 if (connection.subscriber && sink.kind == Sink::Kind::Direct)
                     tracker()->delivered(first.id.data(), connection.subscriber, now_ms);
-                added(connection, first.frame.size());
+                added(connection, first.bytes() - Sink::waiting_bytes);
             }
             forget_oldest(sink);
         }
@@ -493,6 +492,7 @@ private:
     size_t held_bytes_ = 0;  // of output, backlogs and input
     size_t fresh_bytes_ = 0;
     StompRenderer stomp_;
+    WaitingFrames waiting_frames_;
     DeliveryRecorder recorder_;
     DropNotices notices_;
 };

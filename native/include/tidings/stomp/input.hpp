@@ -119,7 +119,7 @@ public:
     StompTypes& types() { return sender_.types; }
 
 private:
-    static constexpr size_t gathered_bytes_max = 256 << 10;
+    static constexpr size_t gathered_bytes_max = 128 << 10;
 
     void add_send(StompState& state, int64_t now_ms) {
         const size_t before = publishes_.size();

@@ -283,6 +283,9 @@ public:
         std::memcpy(place + head_.size(), tail_.data(), tail_.size());
     }
 
+    std::string_view head() const { return head_; }
+    std::string_view tail() const { return tail_; }
+
     // RECEIPT frames for these, which are then forgotten.
     void write_receipts(StompState& state, const std::vector<uint32_t>& numbers, Output& output) {
         made_.clear();

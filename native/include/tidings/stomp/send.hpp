@@ -10,6 +10,7 @@
 
 #include "tidings/codec/frames.hpp"
 #include "tidings/matching/like.hpp"
+#include "tidings/stomp/destination.hpp"
 #include "tidings/stomp/receipts.hpp"
 #include "tidings/stomp/send_template.hpp"
 
@@ -271,7 +272,7 @@ private:
 
     void write_message(const StompFrame& frame, StompState& state, int64_t now_ms) {
         if (!value(StompHeader::Destination)) refuse("E_STOMP_HEADER", "SEND without a destination", 0);
-        const bool queue = destination(*value(StompHeader::Destination), state, destination_);
+        const bool queue = read_stomp_destination(*value(StompHeader::Destination), state.temporary, destination_);
         const std::optional<int64_t> expires = time(StompHeader::Expires,
                                                     "expires is not a time in milliseconds since 1970");
         const std::optional<int64_t> timestamp = time(StompHeader::Timestamp,
@@ -290,7 +291,7 @@ private:
             writer.attribute("JMSCorrelationID", Value::string(*one));
         if (const auto one = value(StompHeader::Type)) writer.attribute("JMSType", Value::string(*one));
         if (const auto one = value(StompHeader::ReplyTo)) {
-            const bool reply_queue = destination(*one, state, reply_to_);
+            const bool reply_queue = read_stomp_destination(*one, state.temporary, reply_to_);
             reply_to_.insert(0, reply_queue ? "queue:" : "topic:");
             writer.attribute("JMSReplyTo", Value::string(reply_to_));
         }
@@ -318,29 +319,6 @@ private:
         if (read && type == StompType::Float && read->kind() == Kind::Number)
             return Value::real(read->type == Type::Int ? static_cast<double>(read->i) : read->d);
         refuse("E_STOMP_TYPE", "a header is not of the type that is declared for this destination", 0);
-    }
-
-    // Returns whether it is a queue; temporary ones get a name that is this connection's.
-    static bool destination(std::string_view text, const StompState& state, std::string& name) {
-        const auto take = [&](std::string_view prefix) {
-            if (!text.starts_with(prefix)) return false;
-            text.remove_prefix(prefix.size());
-            return true;
-        };
-        bool queue = true, temporary = false;
-        if (take("/topic/") || take("topic://") || take("topic:")) queue = false;
-        else if (take("/temp-topic/")) queue = false, temporary = true;
-        else if (take("/temp-queue/")) temporary = true;
-        else if (!take("/queue/") && !take("queue://") && !take("queue:"))
-            refuse("E_STOMP_DESTINATION", "a destination begins with /topic/, /queue/, /temp-topic/ or /temp-queue/",
-                   0);
-        name.assign(temporary ? state.temporary : std::string_view()).append(text);
-        try {
-            check_destination(name, 0);
-        } catch (const CodecError& error) {
-            refuse("E_STOMP_DESTINATION", error.reason, error.position);
-        }
-        return queue;
     }
 
     std::optional<int64_t> time(StompHeader header, const char* reason) const {

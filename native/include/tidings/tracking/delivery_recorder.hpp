@@ -56,10 +56,9 @@ public:
     }
 
     // For `tidings trace --why`. `subscriber` 0: nothing is recorded.
-    void lose(const Sink& sink, uint32_t subscriber, const Sink::Waiting& waiting, int64_t now_ms,
+    void lose(const Sink& sink, uint32_t subscriber, const uint8_t* id, int64_t now_ms,
               Tracker::Loss cause = Tracker::Loss::Dropped) {
-        if (tracker_ && subscriber && sink.kind == Sink::Kind::Direct)
-            tracker_->lost(waiting.id.data(), subscriber, cause, now_ms);
+        if (tracker_ && subscriber && sink.kind == Sink::Kind::Direct) tracker_->lost(id, subscriber, cause, now_ms);
     }
 
 private:

@@ -26,6 +26,8 @@ def _needed(configuration: Configuration) -> Iterator[tuple[str, str]]:
         yield "admission.waiting_ms_max", "scipy"
     if configuration.console.enabled:
         yield "console.enabled", "nicegui"
+    if configuration.store.url:
+        yield "store.url", "psycopg"
     tracking = configuration.tracking
     if tracking.folder:
         yield "tracking.folder", "pyarrow"

@@ -133,5 +133,7 @@ def _beside(directory: Path, configuration: Configuration) -> Configuration:
         tls=replace(tls, certificate=beside(tls.certificate), key=beside(tls.key), client_ca=beside(tls.client_ca)),
         users=replace(users, file=beside(users.file)),
         network=replace(network, **files),
+        store=replace(configuration.store, password_file=beside(configuration.store.password_file)),
         tracking=replace(configuration.tracking, folder=beside(configuration.tracking.folder)),
+        logging=replace(configuration.logging, audit_file=beside(configuration.logging.audit_file)),
     )

@@ -35,7 +35,11 @@ _SELECTIVE = SelectiveOptions()
 @dataclass(frozen=True, slots=True)
 class PeerTable:
     address: str = setting(
-        "", "host:port to dial; empty: the peer dials, and this table only describes it", reload=True
+        "",
+        "host:port to dial, or a list of the addresses of processes that stand in for each other, tried in turn; "
+        "empty: the peer dials, and this table only describes it",
+        reload=True,
+        several=True,
     )
     router: int = setting(0, "its broker.id; 0: any broker that answers", minimum=0, maximum=0xFFFF_FFFF, reload=True)
     certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>", reload=True)

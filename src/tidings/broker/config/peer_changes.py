@@ -34,7 +34,7 @@ class PeerChanges:
         return (*kept, *(peer for peer in self.added if not any(_same(peer, one) for one in kept)))
 
     def with_added(self, peer: PeerTable, configured: Peers) -> "PeerChanges":
-        if not is_address(peer.address):
+        if not all(map(is_address, peer.address.split(","))):
             raise UsageError("E_PEER_ADDRESS", f"{peer.address!r} is not host:port, as in 10.0.0.2:7301")
         if known := [one for one in self.applied(configured) if _same(peer, one)]:
             raise UsageError("E_PEER_KNOWN", f"{_name(known[0])} is a peer already: remove it first to change it")

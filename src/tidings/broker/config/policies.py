@@ -6,6 +6,7 @@ from typing import Any
 
 from tidings.broker.config.schema_reader import Problem, setting
 from tidings.delivery.policy import Overflow, QueuePolicy, QueueScope
+from tidings.delivery.redelivery import Backoff
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
 
@@ -47,6 +48,19 @@ class PolicyTable:
     create: bool = setting(
         True, "a queue is made when it is first used; false: only by users with `manage`", reload=True
     )
+    redelivery_first_ms: int = setting(
+        0, "delay before a message that was rejected or rolled back comes again; 0: none", **_MS
+    )
+    redelivery_factor: float = setting(
+        2.0, "factor by which each further delay is longer", minimum=1, maximum=1000, reload=True
+    )
+    redelivery_most_ms: int = setting(0, "longest delay; 0: no limit", **_MS)
+    redelivery_jitter: float = setting(
+        0.0, "delays are shorter by a random share of up to this", minimum=0, maximum=1, reload=True
+    )
+    single_active: bool = setting(
+        False, "only the first consumer is served; the next one takes over when it leaves", reload=True
+    )
 
     scope: str = setting(
         QueueScope.BROKER.value,
@@ -74,6 +88,8 @@ class PolicyTable:
             Destination.parse(self.dead_letters) if self.dead_letters else None,
             self.idle_ms,
             self.create,
+            Backoff(self.redelivery_first_ms, self.redelivery_factor, self.redelivery_most_ms, self.redelivery_jitter),
+            self.single_active,
             QueueScope(self.scope),
             self.home,
         )

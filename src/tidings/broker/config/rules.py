@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 
-from tidings.broker.config import policies
+from tidings.broker.config import policies, quotas
 from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.schema_reader import Problem
 from tidings.broker.config.tables import AccessTable, Configuration, LimitsTable, ListenerTable, TypesTable
@@ -39,6 +39,7 @@ class Checker:
             yield from self._listener(number, listener)
         for number, types in enumerate(configuration.types):
             yield from _types(number, types)
+        yield from self._store()
         yield from self._tls()
         for number, rule in enumerate(configuration.access):
             yield from _access(number, rule)
@@ -47,6 +48,8 @@ class Checker:
         routing = configuration.network.routing if configuration.network.name else "bdrp"
         for number, policy in enumerate(configuration.policies):
             yield from policies.problems(number, policy, routing)
+        for number, quota in enumerate(configuration.quotas):
+            yield from quotas.problems(number, quota)
         yield from self._network()
         yield from self._tracking()
         yield from self._console()
@@ -64,6 +67,17 @@ class Checker:
             yield Problem(("broker", "data"), "it is empty", "name a directory")
         if not self._configuration.broker.name:
             yield Problem(("broker", "name"), "it is empty", "give a name")
+
+    def _store(self) -> Iterator[Problem]:
+        table, broker = self._configuration.store, self._configuration.broker
+        if table.url and not table.url.startswith(("postgresql://", "postgres://")):
+            yield Problem(("store", "url"), "it is no address of a database", 'as in "postgresql://user@host/database"')
+        if table.url and not broker.id:
+            reason = "store.url needs it: messages are kept under this number, and one database may serve many brokers"
+            yield Problem(("broker", "id"), reason, "give each broker of the database a number of its own")
+        for key in ("password_file", "require_synchronous"):
+            if getattr(table, key) and not table.url:
+                yield Problem(("store", key), "there is no store.url", "remove it, or name a database")
 
     def _listener(self, number: int, listener: ListenerTable) -> Iterator[Problem]:
         at = ("listeners", number)
@@ -297,7 +311,7 @@ def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:
     seen: set[int] = set()
     for number, peer in enumerate(network.peers):
         at = ("network", "peers", number)
-        if peer.address and not is_address(peer.address):
+        if peer.address and not all(map(is_address, peer.address.split(","))):
             yield Problem((*at, "address"), f"{peer.address!r} is not host:port", 'write "10.0.0.2:7301"')
         if not (peer.address or peer.router):
             yield Problem(at, "neither address nor router is set", "set at least one of them")

@@ -54,11 +54,12 @@ def setting(
     choices: Sequence[str] = (),
     reload: bool = False,
     switch: bool = False,
+    several: bool = False,
 ) -> Any:
     """A field of a configuration table. `reload`: a change takes effect without a restart; `switch`: except a change
-    from empty to set, or back."""
+    from empty to set, or back; `several`: a text may be written as a list, which is joined by commas."""
     metadata: dict[str, Any] = {"meaning": meaning, "minimum": minimum, "maximum": maximum, "choices": choices}
-    metadata |= {"reload": reload, "switch": switch}
+    metadata |= {"reload": reload, "switch": switch, "several": several}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -100,6 +101,8 @@ def _read_field(one: Field[Any], kind: Any, value: object, path: Path, problems:
         return read(cast(type, kind), value, path, problems)
     if get_origin(kind) is tuple:
         return _read_list(one, get_args(kind)[0], value, path, problems)
+    if one.metadata["several"] and isinstance(value, list) and value and all(type(part) is str for part in value):
+        value = ",".join(value)
     if reason := _fault(one, kind, value):
         problems.append(Problem(path, *reason))
         return default_of(one)

@@ -7,7 +7,9 @@ from typing import Any
 
 from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.policies import PolicyTable, policies_of
+from tidings.broker.config.quotas import QuotaTable, quotas_of
 from tidings.broker.config.schema_reader import setting
+from tidings.broker.config.store import StoreTable
 from tidings.broker.config.tls import TlsTable
 from tidings.broker.config.tracking import TrackingTable
 from tidings.broker.config.tuning import TuningTable
@@ -241,6 +243,16 @@ class DeliveryTable:
 class LoggingTable:
     level: str = setting("info", "the lowest level that is logged", choices=LEVELS, reload=True)
     json: bool = setting(False, "log one JSON object per line", reload=True)
+    audit_file: str = setting(
+        "",
+        "the audit log: logins, refusals and administrative actions as JSON lines (docs/security.md); opened again "
+        "by SIGHUP; empty: none",
+        reload=True,
+    )
+
+    @property
+    def audit(self) -> Path | None:
+        return Path(self.audit_file) if self.audit_file else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +302,7 @@ class Configuration:
         default_listeners,
         "addresses on which clients connect, one table each; none: native, STOMP and AMQP on their standard ports",
     )
+    store: StoreTable = setting(StoreTable, "the store of messages: a file, or a database")
     types: tuple[TypesTable, ...] = setting(
         tuple, "types of properties that STOMP clients send as text, by destination; the first match decides"
     )
@@ -306,6 +319,7 @@ class Configuration:
     )
     delivery: DeliveryTable = setting(DeliveryTable, "failed deliveries, dead letters and slow subscribers")
     policies: tuple[PolicyTable, ...] = setting(tuple, "policies of queues; the first that matches holds")
+    quotas: tuple[QuotaTable, ...] = setting(tuple, "quotas of users; the first that matches holds")
     tracking: TrackingTable = setting(TrackingTable, "recording of the paths of messages")
     logging: LoggingTable = setting(LoggingTable, "the log, written to the error output")
     metrics: MetricsTable = setting(MetricsTable, "the HTTP endpoint of metrics and health checks")
@@ -327,6 +341,7 @@ class Configuration:
             last_values=any(one.protocol.startswith("mqtt") for one in self.listeners),
             slow_policies=frozenset(self.delivery.slow_policies),
             policies=policies_of(self.policies),
+            quotas=quotas_of(self.quotas),
         )
 
     @property

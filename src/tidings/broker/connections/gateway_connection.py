@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidings.broker.connections.connection import ClientConnection, ConnectionServices
+from tidings.broker.connections.gateway_turns import GatewayInput, GatewayTurns
 from tidings.broker.tuning.read_moderation import SMALL_READ_BYTES
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.clock import now_ms
+from tidings.kernel.forwarder import Flag
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway
 
@@ -30,6 +32,7 @@ class GatewayServices:
     open: Callable[[], bool]  # no users are configured
     permits: Callable[[int, str, str], bool]  # connection, operation, destination
     fail: Callable[[int, TidingsError], None]  # say why, and close
+    turns: GatewayTurns
 
 
 class GatewayConnection(ClientConnection):
@@ -47,6 +50,8 @@ class GatewayConnection(ClientConnection):
         self._full = False  # the gateway holds enough
         self._pumping = False
         self._known = False  # its first bytes were looked at
+        self._input = GatewayInput()
+        self._behind = False  # not read until what was read is taken
 
     def _permits(self, operation: str, destination: str) -> bool:
         """True if the user of this connection may carry out the operation there."""
@@ -62,6 +67,8 @@ class GatewayConnection(ClientConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         self._broker.gateways.discard(self)
         if self._gateway is not None:
+            if rest := self._input.take_rest():
+                self._receive(rest)
             self._gateway.lost()
             if self.number >= 0 and (last := self._gateway.take_frames()) and not self.closing:
                 flags = self.services.forwarder.feed_bytes(self.number, last, now_ms())
@@ -73,11 +80,37 @@ class GatewayConnection(ClientConnection):
             self._known = True
             if self.speaks_foreign(self.services.forwarder.buffer[:size]):
                 return
-        data = bytes(self.services.forwarder.buffer[:size])
         self.heard_ms = now_ms()
+        if self.closing:
+            return
+        waits = bool(self._input)
+        self._input.add(bytes(self.services.forwarder.buffer[:size]))
+        if not waits:
+            self._broker.turns.arrived(self)
+            if self._input:
+                self._behind = True
+                self.pause_reading()
+
+    def take_slice(self) -> bool:
+        for piece in self._input.slice():
+            self._receive(piece)
+        self._pump()
+        if self.closing:
+            self._input.take_rest()
+        if self._input:
+            return True
+        if self._behind and self.number >= 0:
+            self._behind = False
+            self.services.table.react(self, int(Flag.BLOCKED), flush=False)  # reads again, if nothing else forbids it
+        return False
+
+    def _receive(self, data: bytes) -> None:
         if not self.closing:
             self._do(lambda gateway: gateway.receive(data, self.heard_ms))
-            self._pump()
+
+    def resume_reading(self) -> None:
+        if not self._input:
+            super().resume_reading()
 
     def write(self, data: bytes) -> None:
         """Pass frames of the forwarder to the gateway; its own answers to them are sent in a later turn."""

@@ -87,7 +87,7 @@ class Metrics:
 
     def metrics(self) -> HttpPage:
         text, broker = _Text(), self._view()
-        _build(text, broker)
+        _build(text, broker.name, broker.role)
         _traffic(text, broker)
         _clients(text, broker)
         _mailboxes(text, broker)
@@ -111,6 +111,7 @@ class Metrics:
         fits = network is None or (network.takes_persistent and not network.contested)
         ready = broker.ready and not ended and fits
         state = {
+            "role": broker.role,
             "live": not ended,
             "ready": ready,
             "store": _store_state(broker.writer),
@@ -139,9 +140,19 @@ class Metrics:
         return HttpPage("ready\n") if ready else HttpPage("not ready\n", status=503)
 
 
-def _build(text: _Text, broker: BrokerView) -> None:
-    labels = {"version": version("tidings"), "python": platform.python_version(), "broker": broker.name}
+def standby_text(name: str, began: float) -> str:
+    """The metrics of a process that waits to be the broker."""
+    text = _Text()
+    _build(text, name, "standby")
+    text.add("start_time_seconds", "gauge", "When the broker started.", began)
+    text.add("ready", "gauge", "1 while clients are served.", 0)
+    return str(text)
+
+
+def _build(text: _Text, name: str, role: str) -> None:
+    labels = {"version": version("tidings"), "python": platform.python_version(), "broker": name}
     text.add("build_info", "gauge", "Version of the broker; always 1.", [(labels, 1)])
+    text.add("role", "gauge", "single, or of a pair active or standby; always 1.", [({"role": role}, 1)])
 
 
 def _traffic(text: _Text, broker: BrokerView) -> None:

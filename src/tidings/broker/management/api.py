@@ -13,7 +13,7 @@ from tidings.broker.http.server import HttpPage, HttpRequest
 from tidings.broker.management.call import BrokerControl, Call
 from tidings.broker.management.openapi import document
 from tidings.broker.management.operations import OPERATIONS, PREFIX, Operation
-from tidings.broker.management.parameters import validated
+from tidings.broker.management.parameters import Values, validated
 from tidings.broker.management.session import ManagementConnection, ManagementServices
 from tidings.errors import CodecError, ConnectionLostError, LimitError, SecurityError, StoreError, TidingsError
 from tidings.protocols.http.exchange import basic_credentials, is_address
@@ -33,6 +33,7 @@ STATUS = {
     "E_PEER_KNOWN": 409,
     "E_PEER_UNKNOWN": 404,
     "E_NO_NETWORK": 404,
+    "E_NO_STANDBY": 409,
     "E_PEERS_WRITE": 503,
     "E_BROKER_UNKNOWN": 404,
     "E_NOTHING_HELD": 409,
@@ -70,6 +71,7 @@ REMEDIES = {
     "E_PEER_OVERLAY": "stop the broker that is to leave",
     "E_PEERS_WRITE": "make the broker's data directory writable",
     "E_NO_NETWORK": "see docs/networks.md",
+    "E_NO_STANDBY": "see docs/howto/high_availability.md",
     "E_BROKER_UNKNOWN": "see /network for those that are known",
     "E_NOTHING_HELD": "see `held` in /health: there is nothing to release",
     "E_DURABLE_BUSY": "end the subscriber first",
@@ -108,10 +110,28 @@ class ManagementApi:
         try:
             await connection.open(user, password)
             values = validated(operation.parameters, path, request.query, _body(request))
-            found = await operation.handler(Call(values, connection, self._control))
+            try:
+                found = await operation.handler(Call(values, connection, self._control))
+            except TidingsError as error:
+                self._audit(operation, connection, values, error)
+                raise
+            self._audit(operation, connection, values)
         finally:
             connection.close()
         return HttpPage(json.dumps(found, ensure_ascii=False, allow_nan=False, default=str) + "\n", JSON)
+
+    def _audit(
+        self, operation: Operation, connection: ManagementConnection, values: Values, error: TidingsError | None = None
+    ) -> None:
+        """Write down what the engine was not asked and so has not written down."""
+        who = connection.principal.name, connection.address, connection.protocol
+        if connection.asked:
+            return
+        if error is not None and error.code == "E_FORBIDDEN":
+            self._control.audit.request_refused(*who, error.reason)
+        elif operation.method != "GET":
+            shown = {name: value for name, value in values.items() if name != "password"}
+            self._control.audit.action(*who, operation.name, shown, "" if error is None else error.code)
 
     def _check_origin(self, request: HttpRequest) -> None:
         host, origin = request.headers.get("host", ""), request.headers.get("origin", "")

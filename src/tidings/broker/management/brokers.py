@@ -1,7 +1,7 @@
-"""Operations on the broker: status, capacity, destinations, connections, users, configuration, traces."""
+"""Operations on the broker: status, capacity, connections, users, configuration, traces."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -20,14 +20,6 @@ async def status(call: Call) -> dict[str, Any]:
 
 async def capacity(call: Call) -> dict[str, Any]:
     return {"capacity": call.part("overview")["capacity"]}
-
-
-async def destinations(call: Call) -> dict[str, Any]:
-    return call.part("destinations")
-
-
-async def traffic(call: Call) -> dict[str, Any]:
-    return call.part("traffic")
 
 
 async def connections(call: Call) -> dict[str, Any]:
@@ -56,6 +48,20 @@ async def users(call: Call) -> dict[str, Any]:
     return {"total": len(items), "items": items[offset : offset + limit]}
 
 
+async def quotas(call: Call) -> dict[str, Any]:
+    """Of users that are connected or have queues, and have a quota."""
+    call.check_monitor()
+    used = sorted(call.control.view().engine.usage(), key=lambda one: one.user)
+    items = [
+        {"user": one.user, "quota": asdict(one.quota)}
+        | {name: getattr(one, name) for name in ("connections", "queues", "stored_bytes", "messages", "bytes", "waits")}
+        for one in used
+        if call.values["containing"] in one.user
+    ]
+    offset, limit = call.values["offset"], call.values["limit"]
+    return {"total": len(items), "items": items[offset : offset + limit]}
+
+
 async def check_configuration(call: Call) -> dict[str, Any]:
     call.check_administer()
     problems = await call.control.check()
@@ -66,6 +72,12 @@ async def reload_configuration(call: Call) -> dict[str, Any]:
     call.check_administer()
     problems = await call.control.reload()
     return {"reloaded": not problems, "problems": problems}
+
+
+async def switch_over(call: Call) -> dict[str, Any]:
+    call.check_administer()
+    call.control.switch_over()
+    return {"switching": True}
 
 
 async def trace(call: Call) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tidings.broker.inspection import Item, may_inspect, state
 from tidings.broker.management.parameters import Values
 from tidings.broker.management.session import ManagementConnection
 from tidings.broker.membership import Membership
+from tidings.broker.security.audit import Audit
 from tidings.broker.security.guard import Guard
 from tidings.errors import SecurityError
 from tidings.node.clients.subscriptions import EVERYTHING
@@ -26,6 +27,8 @@ class BrokerControl:
     check: Callable[[], Awaitable[list[str]]]
     reload: Callable[[], Awaitable[list[str]]]
     membership: Membership
+    audit: Audit
+    switch_over: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from tidings.broker.management import brokers, networks, queues, subscriptions
+from tidings.broker.management import brokers, destinations, networks, queues, subscriptions
 from tidings.broker.management.call import Call
 from tidings.broker.management.parameters import Parameter
 from tidings.errors import UsageError
@@ -69,11 +69,11 @@ OPERATIONS = (
         "listDestinations",
         "Destinations of subscriptions.",
         SEE,
-        brokers.destinations,
+        destinations.destinations,
         PAGED,
         LIST,
     ),
-    Operation("GET", "/traffic", "listTraffic", "Rates by destination.", SEE, brokers.traffic, PAGED, LIST),
+    Operation("GET", "/traffic", "listTraffic", "Rates by destination.", SEE, destinations.traffic, PAGED, LIST),
     Operation("GET", "/queues", "listQueues", "Queues, the fullest first.", SEE, queues.find, PAGED, LIST),
     Operation(
         "POST",
@@ -246,6 +246,7 @@ OPERATIONS = (
         returns=("released",),
     ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
+    Operation("GET", "/quotas", "listQuotas", "Users' quotas and use.", SEE, brokers.quotas, PAGED, LIST),
     Operation(
         "POST",
         "/configuration/check",
@@ -263,6 +264,15 @@ OPERATIONS = (
         ADMINISTER,
         brokers.reload_configuration,
         returns=("reloaded", "problems"),
+    ),
+    Operation(
+        "POST",
+        "/broker/switch-over",
+        "switchOver",
+        "Hand the store over to a standby broker; this process becomes a standby.",
+        ADMINISTER,
+        brokers.switch_over,
+        returns=("switching",),
     ),
     Operation(
         "GET",

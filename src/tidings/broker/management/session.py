@@ -96,10 +96,13 @@ class ManagementServices:
 
 
 class ManagementConnection:
+    protocol = ManagementSession.name
+
     def __init__(self, broker: ManagementServices, address: str, certificate: str) -> None:
         self.number = -1
         self.address = address
         self.delivered: list[Delivered] = []
+        self.asked = False  # the engine, which audits what it is asked
         self._broker, self._certificate = broker, certificate
         self._session = ManagementSession()
         self._peer = NativePeer(broker.frame_bytes_max())
@@ -123,6 +126,7 @@ class ManagementConnection:
 
     async def ask(self, make: Callable[[int], Request]) -> Done:
         """The answer to a request; the error with which it was refused."""
+        self.asked = True
         receipt = next(self._receipts)
         answer: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
         self._session.asked[receipt] = answer

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from tidings.broker.links.addresses import prefix_of
 from tidings.broker.log_rate_limit import LogRateLimit
+from tidings.broker.security.audit import Audit
 from tidings.broker.security.guard import Guard
 from tidings.broker.security.login_queue import LoginQueue
 from tidings.errors import SecurityError
@@ -33,6 +34,7 @@ class LoginClient(Protocol):
 
     number: int  # negative: it is gone
     address: str
+    protocol: str
 
     def certificate_name(self) -> str: ...
 
@@ -62,6 +64,7 @@ class Login:
         self.guard = guard
         self.refused: Counter[str] = Counter()  # by code
         self._step, self._spawn, self._lines = step, spawn, lines
+        self.audit = Audit(lines)
         self._pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
         self._queue = LoginQueue[_Waiting]()
         self._free = LOGIN_THREADS
@@ -128,11 +131,13 @@ class Login:
 
     def _accept(self, one: _Waiting, principal: Principal) -> None:
         if not one.gone:
+            self.audit.login(principal.name, one.connection.address, one.connection.protocol)
             self._step(LoggedIn(one.number, one.hello, principal, self.guard.token(principal)))
 
     def _refuse(self, one: _Waiting, error: SecurityError) -> None:
         self.refused[error.code] += 1
         user = (one.hello.user or one.certificate)[:100]
         self._lines.note(log, logging.WARNING, "login refused", one.connection.address, user=user, code=error.code)
+        self.audit.login_refused(user, one.connection.address, one.connection.protocol, error.code)
         if not one.gone:
             self._step(LoginRefused(one.number, error))

@@ -13,6 +13,7 @@ from rich.table import Table
 from tidings.capacity.fitting import ModelChoice, choose
 from tidings.capacity.processing import MODELS
 from tidings.cli.json_text import found_json
+from tidings.cli.lab.calibrate import calibrate
 from tidings.cli.lab.compare import compare
 from tidings.cli.lab.validate import validate
 from tidings.cli.tables import NARROW, table_of
@@ -34,7 +35,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Measure servers, fit models, report.")
-    for command in (presets, run, results, compare, fit, report, validate):
+    for command in (presets, run, results, compare, fit, report, calibrate, validate):
         group.command()(command)
     app.add_typer(group, name="lab")
 

@@ -1,120 +1,122 @@
-"""`tidings lab validate`: does the model of the batching broker predict what it has not seen?"""
+"""`tidings lab validate`: predictions of a calibrated model against scenarios that it has not seen."""
 
-import json
+import math
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from tidings.cli.json_text import found_json
+from tidings.cli.lab.calibrate import PasswordOption, PidOption, UserOption, stored_model, target_of
 from tidings.cli.pictures import check_picture
 from tidings.cli.tables import table_of
 from tidings.errors import UsageError
+from tidings.extras import require
 from tidings.figures.validation import draw
+from tidings.lab.calibration.load import LoadPoint
+from tidings.lab.calibration.scenarios import scenarios
+from tidings.lab.calibration.target import CalibrationTarget, check_protocol
+from tidings.lab.calibration.validate import MEAN, QUANTILE, THROUGHPUT, ScenarioCheck, right, validated
 from tidings.lab.machine import environment
-from tidings.lab.results import Mean
-from tidings.lab.validation import RUNS, SECONDS, PredictionCheck, Saturated, Validation
 
-FOLDER = Path("lab-data")
+SECONDS_EACH = 6.0
 
 
 def validate(
-    folder: Annotated[Path, typer.Option(help="Where measurements are kept.")] = FOLDER,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each measurement.")] = RUNS,
-    seconds: Annotated[int, typer.Option(min=1, help="Seconds of each run.")] = SECONDS,
-    measure: Annotated[bool, typer.Option(help="Measure what is missing; otherwise only compare.")] = True,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the costs of batches here.")] = None,
+    model: Annotated[Path, typer.Argument(help="A model of tidings lab calibrate.")],
+    broker: Annotated[
+        list[str], typer.Option(metavar="PROTOCOL=HOST:PORT", help="A listener of the running broker (repeat it).")
+    ],
+    user: UserOption = "",
+    password_file: PasswordOption = None,
+    metrics: Annotated[str, typer.Option(help="HOST:PORT of the broker's metrics.")] = "",
+    pid: PidOption = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Of each measurement; every scenario has two.")
+    ] = SECONDS_EACH,
+    only: Annotated[list[int] | None, typer.Option(min=1, help="Only this scenario (may be repeated).")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the results as JSON here.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw prediction and measurement into this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Fit the costs of batches on some loads, predict others, and measure them.
+    """Measure thirty scenarios that no calibration contains, and compare with what the model predicts.
 
-    Takes about five minutes a run; what is measured already is not measured again.
+    Waiting times and wall throughput mean something only if nothing else runs on the machine.
 
-    Example: tidings lab validate --runs 2 -o batch-costs.json --picture validation.png
+    Example: tidings lab validate model.json --broker native=127.0.0.1:7300 --broker stomp=127.0.0.1:61613
     """
     check_picture(picture)
-    if measure:
-        folder.mkdir(parents=True, exist_ok=True)
-    elif not folder.is_dir():
-        raise UsageError("E_LAB_FOLDER", f"there is no folder {folder}: nothing was measured there")
-    validation = Validation(folder, runs=runs, seconds=seconds)
-    console = Console(stderr=True)
-    if measure:
-        for step in validation.steps():
-            console.print(f"{step.point.name}: {step.text}", markup=False, highlight=False)
-    costs, found, saturated = validation.costs(), validation.comparisons(), validation.saturated()
+    require("scipy", extra="lab")
+    stored, targets = stored_model(model), _targets(broker, metrics, pid, user, password_file)
+    loads = scenarios()
+    unknown = [number for number in only or () if number > len(loads)]
+    if unknown:
+        raise UsageError("E_USAGE", f"there are {len(loads)} scenarios, not {unknown[0]}")
+    chosen = [loads[number - 1] for number in only or range(1, len(loads) + 1)]
+    console, found = Console(stderr=True), []
+    for one in validated(stored, targets, chosen, seconds=seconds):
+        found.append(one)
+        console.print(f"{len(found)}: {_said(one.load)}: {one.failed or f'{one.throughput_error:+.0%}'}", markup=False)
+    if not found:
+        raise UsageError("E_LAB_PROTOCOL", "no scenario has a protocol that is in the model and has a --broker")
     if output is not None:
-        output.write_text(costs.to_json() + "\n")
+        rows = [{**asdict(one), "load": asdict(one.load)} for one in found]
+        rows = [{name: _finite(value) for name, value in row.items()} for row in rows]
+        output.write_text(found_json({"environment": environment(), "scenarios": rows}, indent=1) + "\n")
     if picture is not None:
-        draw(costs, found, picture)
-    if as_json:
-        document = {"environment": environment(), "costs": json.loads(costs.to_json())["parameters"]}
-        document |= {"held_out": [as_row(one) for one in found]}
-        document |= {"saturated": [as_saturated(one) for one in saturated]}
-        typer.echo(found_json(document, indent=1))
-    else:
-        Console().print(as_table(found))
-        Console().print(saturated_table(saturated))
-    if validation.given_up:
-        console.print(f"{len(validation.given_up)} measurements did not succeed; run it again to try once more")
-        raise typer.Exit(1)
+        draw(found, picture)
+    shown = Console()
+    shown.print(as_table(found))
+    for line in verdict(found):
+        shown.print(line, markup=False, highlight=False)
 
 
-def as_table(found: list[PredictionCheck]) -> Table:
+def _targets(
+    brokers: list[str], metrics: str, pid: list[int] | None, user: str, password_file: Path | None
+) -> dict[str, CalibrationTarget]:
+    found = {}
+    for each in brokers:
+        protocol, equals, address = each.partition("=")
+        if not equals:
+            raise UsageError("E_LAB_ADDRESS", f"--broker takes PROTOCOL=HOST:PORT, not {each!r}")
+        check_protocol(protocol, persistent=False)
+        target = target_of(address, protocol, metrics, pid, user, password_file, saturated=False, tls=False, ca=None)
+        found[protocol] = replace(target, protocol=protocol)
+    return found
+
+
+def as_table(found: list[ScenarioCheck]) -> Table:
     table = table_of(
-        "mix", "messages/s", "busy", "model", "rate then", "error", "waiting µs", "model", "error", "M/GI/1",
-        title="Held-out loads",
-    )  # fmt: skip
+        "scenario", "msg/CPU s", "error", "mean µs", "error", "p99 µs", "error", title="Held-out scenarios"
+    )
     for one in found:
-        table.add_row(
-            one.mix.name,
-            f"{one.rate:,.0f}",
-            f"{one.busy.mean:.1%}",
-            f"{one.busy_predicted:.1%}",
-            f"{one.rate_predicted:,.0f}",
-            f"{one.rate_error:+.0%}",
-            f"{one.waiting.mean * 1e6:.1f}" + _half(one.waiting),
-            f"{one.waiting_predicted * 1e6:.1f}",
-            f"{one.waiting_error:+.0%}",
-            "overload" if one.waiting_mg1 is None else f"{one.waiting_mg1 * 1e6:.0f}",
-        )
+        cells = [_said(one.load), f"{one.throughput:,.0f}", _error(one.throughput_error)]
+        cells += [f"{one.mean * 1e6:,.0f}", _error(one.mean_error), f"{one.quantile * 1e6:,.0f}"]
+        table.add_row(*cells, _error(one.quantile_error))
     return table
 
 
-def saturated_table(found: list[Saturated]) -> Table:
-    table = table_of("mix", "messages/s of CPU time", "predicted", "error", title="Saturated")
-    for one in found:
-        table.add_row(
-            one.mix.name, f"{one.rate.mean:,.0f}", f"{one.rate_predicted:,.0f}", f"{one.rate_error:+.0%}"
-        )  # fmt: skip
-    return table
+def verdict(found: list[ScenarioCheck]) -> list[str]:
+    """In words: how many are within the bounds."""
+    bounds = {"throughput": THROUGHPUT, "mean": MEAN, "quantile": QUANTILE}
+    names = {"throughput": "throughput", "mean": "mean wait", "quantile": "99 % wait"}
+    lines = [f"{names[name]} within {bounds[name]:.0%}: {good} of {all}" for name, (good, all) in right(found).items()]
+    outside = sum(bool(one.outside) for one in found)
+    return [*lines, f"{outside} of them lie outside of what the model was calibrated with"]
 
 
-def _half(mean: Mean) -> str:
-    return "" if mean.half_width is None else f" ± {mean.half_width * 1e6:.1f}"
+def _said(load: LoadPoint) -> str:
+    kind = f"{load.protocol}{', persistent' if load.persistent else ''}"
+    many = f"{load.subscribers}×{load.match:.0%}{' together' if load.together else ''}"
+    flight = f"{load.publishers} publishers, {load.in_flight} in flight"
+    return f"{kind}, {load.body} B, {load.properties} properties, {many}, {load.others} filters, {flight}"
 
 
-def as_row(one: PredictionCheck) -> dict[str, Any]:
-    return {
-        **one.mix.parameters,
-        "runs": one.busy.runs,
-        "rate": one.rate,
-        "busy": one.busy.mean,
-        "busy_predicted": one.busy_predicted,
-        "rate_predicted": one.rate_predicted,
-        "rate_error": one.rate_error,
-        "waiting_s": one.waiting.mean,
-        "waiting_s_half_width": one.waiting.half_width,
-        "waiting_s_predicted": one.waiting_predicted,
-        "waiting_error": one.waiting_error,
-        "wake_s": one.wake.mean,
-        "waiting_s_mg1": one.waiting_mg1,
-    }
+def _error(error: float) -> str:
+    return "–" if math.isnan(error) else "∞" if math.isinf(error) else f"{error:+.0%}"
 
 
-def as_saturated(one: Saturated) -> dict[str, Any]:
-    measured, predicted = one.rate.mean, one.rate_predicted
-    return {**one.mix.parameters, "rate": measured, "rate_predicted": predicted, "rate_error": one.rate_error}
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

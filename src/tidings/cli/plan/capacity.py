@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 
 from tidings.capacity.arrays import check_finite
-from tidings.capacity.batch_costs import BatchCosts
-from tidings.capacity.batch_plan import BatchAnswer, plan_batches
+from tidings.capacity.cost_file import CalibratedModel, is_calibrated
 from tidings.capacity.planner import FILTERS_MAX, Allowed
 from tidings.capacity.processing import Fitted
 from tidings.capacity.running_model import LoadAsked
@@ -26,6 +25,7 @@ from tidings.capacity.sizing import (
 )
 from tidings.cli.json_text import strict_json
 from tidings.cli.pictures import check_picture
+from tidings.cli.plan.calibrated import CalibratedOptions, grades_of, plan_from_model
 from tidings.cli.plan.running import plan_from_broker
 from tidings.cli.tables import table_of
 from tidings.errors import CodecError, UsageError
@@ -38,6 +38,7 @@ else:
     figures = lazy("matplotlib.figure")
 
 T = TypeVar("T")
+CLOSED = Fitted.of("constant", t_rcv=1.0, t_tx=0.0)  # in a question whose server a calibrated model gives
 
 # Beyond these nobody asks, and far beyond them powers of the numbers are no floats any more.
 SUBSCRIBERS_MAX = PUBLISHERS_MAX = 10**9
@@ -49,7 +50,10 @@ WAITING_MAX_S = 1e9
 LINK_MAX = 1e15
 
 
-ModelOption = Annotated[Path | None, typer.Option(help="A stored model: tidings lab fit -o model.json writes one.")]
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(help="A stored model, of tidings lab calibrate or tidings lab fit, which write it with -o."),
+]
 SubscribersOption = Annotated[
     int | None, typer.Option(min=1, max=SUBSCRIBERS_MAX, help="How many subscribers there are.")
 ]
@@ -65,16 +69,20 @@ SpreadOption = Annotated[str, typer.Option(help=f"How the number of receivers va
 GradesOption = Annotated[
     Path | None, typer.Option(help="Measured instead: a JSON list, how many messages had 0, 1, 2 … receivers.")
 ]
-PublishersOption = Annotated[
-    int, typer.Option(min=1, max=PUBLISHERS_MAX, help="For servers replicated at the publishers.")
-]
+PublishersOption = Annotated[int, typer.Option(min=1, max=PUBLISHERS_MAX, help="Connections that publish.")]
 BodyOption = Annotated[
     int | None,
     typer.Option(min=0, max=BODY_MAX, help="Bytes of a body, for links; with --from-broker of a message."),
 ]
-BatchesOption = Annotated[
-    Path | None, typer.Option(help="Also by batches: costs that tidings lab validate -o costs.json wrote.")
+PropertiesOption = Annotated[
+    float | None, typer.Option(min=0, help="Properties of a message; of a calibrated model, as what follows.")
 ]
+ProtocolOption = Annotated[str, typer.Option(help="Protocol of the clients: native, stomp, amqp or mqtt.")]
+PersistentOption = Annotated[bool, typer.Option("--persistent", help="Messages are persistent, subscriptions durable.")]
+FlightOption = Annotated[
+    float | None, typer.Option(min=1, help="Messages in flight, of all publishers; default: most that were measured.")
+]
+NicOption = Annotated[float | None, typer.Option(help="Bytes a second of a broker's network interface, each way.")]
 
 
 def capacity(
@@ -91,10 +99,14 @@ def capacity(
     publishers: PublishersOption = 1,
     components: Annotated[float, typer.Option(help="Comparisons in one filter.")] = 1.0,
     body: BodyOption = None,
+    properties: PropertiesOption = None,
+    protocol: ProtocolOption = "native",
+    persistent: PersistentOption = False,
+    in_flight: FlightOption = None,
+    nic: NicOption = None,
     brokers: Annotated[int, typer.Option(min=1, help="Number of brokers of a network to answer for too.")] = 1,
     topology: Annotated[str, typer.Option(help=f"Of the network: {', '.join(TOPOLOGIES)}.")] = "ring",
     link: Annotated[float | None, typer.Option(help="Bytes a second a link carries.")] = None,
-    batches: BatchesOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw waiting time against rate here (.svg, .png).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -103,14 +115,7 @@ def capacity(
     Example: tidings plan capacity --model model.json --subscribers 500 --match 0.01 --rate 100000 --waiting 5
     """
     check_picture(plot)
-    if filters is not None:
-        check_finite("--filters", filters, 0, FILTERS_MAX_EACH)
-    check_finite("--components", components, 0, COMPONENTS_MAX)
-    check_finite("--waiting", waiting, 0, 1000 * WAITING_MAX_S)
-    if rate is not None:
-        check_finite("--rate", rate, RATE_MIN, RATE_MAX)
-    if link is not None:
-        check_finite("--link", link, 0, LINK_MAX, open_low=True)
+    _check(filters, components, waiting, rate, link, nic)
     if from_broker is not None:
         if model is not None:
             raise UsageError("E_USAGE", "choose one of --model and --from-broker")
@@ -119,24 +124,66 @@ def capacity(
         return
     if model is None or subscribers is None:
         raise UsageError("E_USAGE", "give --model and --subscribers, or --from-broker")
-    server = _stored(Fitted.from_json, model)
+    measured, each = _grades(grades, subscribers), 1.0 if filters is None else filters
+    share = 0.01 if match is None else match
+    calibrated = is_calibrated(_text(model))
     question = SizingQuestion(
-        server, subscribers, 1.0 if filters is None else filters, 0.01 if match is None else match, spread,
-        _grades(grades, subscribers), rate, waiting / 1000, probability,
-        publishers=publishers, components=components, body_bytes=body or 0, brokers=brokers, topology=topology,
-        link_bytes_per_s=link,
+        CLOSED if calibrated else _stored(Fitted.from_json, model), subscribers, each, share, spread, measured, rate,
+        waiting / 1000, probability, publishers=publishers, components=components, body_bytes=body or 0,
+        brokers=brokers, topology=topology, link_bytes_per_s=link,
     )  # fmt: skip
+    if calibrated:
+        options = CalibratedOptions(
+            subscribers, each, share, spread, grades_of(measured), protocol, persistent, body or 0.0, properties,
+            components, publishers, in_flight,
+        )  # fmt: skip
+        _answer_calibrated(model, options, question, nic, plot, as_json=as_json)
+        return
+    if (properties, protocol, persistent, in_flight, nic) != (None, "native", False, None, None):
+        named = "--properties, --protocol, --persistent, --in-flight and --nic"
+        raise UsageError(
+            "E_USAGE", f"{named} need a model of tidings lab calibrate; {model} is one of the closed forms"
+        )
+    _answer_closed(question, plot, as_json=as_json)
+
+
+def _check(
+    filters: float | None, components: float, waiting: float, rate: float | None, link: float | None, nic: float | None
+) -> None:
+    if filters is not None:
+        check_finite("--filters", filters, 0, FILTERS_MAX_EACH)
+    check_finite("--components", components, 0, COMPONENTS_MAX)
+    check_finite("--waiting", waiting, 0, 1000 * WAITING_MAX_S)
+    if rate is not None:
+        check_finite("--rate", rate, RATE_MIN, RATE_MAX)
+    for name, value in (("--link", link), ("--nic", nic)):
+        if value is not None:
+            check_finite(name, value, 0, LINK_MAX, open_low=True)
+
+
+def _answer_calibrated(
+    model: Path,
+    options: CalibratedOptions,
+    question: SizingQuestion,
+    nic: float | None,
+    plot: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    if plot is not None:
+        raise UsageError("E_USAGE", "--plot draws a model of tidings lab fit, not one of tidings lab calibrate")
+    stored = _stored(CalibratedModel.from_json, model)
+    plan_from_model(stored, options, question, nic_bytes_per_s=nic, as_json=as_json)
+
+
+def _answer_closed(question: SizingQuestion, plot: Path | None, *, as_json: bool) -> None:
     answer = plan_capacity(question)
-    by_batches = None if batches is None else plan_batches(question, _stored(BatchCosts.from_json, batches))
     if plot is not None:
         _draw(answer).savefig(plot, dpi=130)
     if as_json:
-        more = {} if by_batches is None else {"batches": asdict(by_batches)}
-        typer.echo(strict_json(asdict(answer) | more))
+        typer.echo(strict_json(asdict(answer)))
     else:
         _show(Console(), question, answer)
-        if by_batches is not None:
-            _show_batches(Console(), question, by_batches)
 
 
 def _grades(path: Path | None, subscribers: int) -> Replication | None:
@@ -199,20 +246,6 @@ def _show(console: Console, question: SizingQuestion, answer: SizingAnswer) -> N
         console.print(f"no: {refused.reason}", markup=False)
         console.print(f"servers needed: {refused.publisher_side} by messages, {refused.subscriber_side} by subscribers")
     console.print(f"recommended: {answer.recommendation}")
-
-
-def _show_batches(console: Console, question: SizingQuestion, answer: BatchAnswer) -> None:
-    """Messages that wait are taken together: what a broker does whose messages come over few connections."""
-    table = table_of("busy", "messages/s", "sent/s", "a batch", "mean wait", *_waits(), title="taken in batches")
-    for row in answer.at:
-        cells = [f"{row.utilisation:.0%}", f"{row.rate:,.0f}", f"{row.sent:,.0f}", f"{row.batch_mean:,.1f}"]
-        table.add_row(*cells, _time(row.waiting_mean), *(_time(wait) for _, wait in row.quantiles))
-    console.print(table)
-    console.print(f"up to {answer.rate_allowed:,.0f}/s {_bound(question)}; saturated at {answer.saturated:,.0f}/s")
-    if question.grades is not None:
-        console.print("of the measured grades batches take the mean: subscribers match independently of each other")
-    if answer.enough is not None:
-        console.print(f"{question.rate:,.0f}/s in batches: {'yes' if answer.enough else 'no'}")
 
 
 def _at_rate(network: NetworkAnswer) -> str:

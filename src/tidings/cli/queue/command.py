@@ -137,8 +137,11 @@ def _count(client: ManagementClient, json: bool, verb: str, name: str, action: s
 
 def _line(queue: dict[str, Any]) -> str:
     stalled = ", stalled" if queue["stalled"] else ""
-    counts = f"{queue['waiting']} waiting, {queue['unacknowledged']} unacknowledged, {queue['consumers']} consumers"
-    return f"{queue['name']}: {counts}{stalled}{_home(queue)}{_policy(queue['policy'])}"
+    resting = f" ({queue['resting']} until their delay is over)" if queue["resting"] else ""
+    waiting = f"{queue['waiting']} waiting{resting}, {queue['unacknowledged']} unacknowledged"
+    only = "" if queue["active_connection"] is None else f" (only connection {queue['active_connection']} is served)"
+    counts = f"{waiting}, {queue['consumers']} consumers{only}{stalled}{_home(queue)}"
+    return f"{queue['name']}: {counts}{_policy(queue['policy'])}"
 
 
 def _home(queue: dict[str, Any]) -> str:
@@ -158,10 +161,16 @@ def _policy(policy: dict[str, Any] | None) -> str:
         for name, what in (("messages_max", "messages"), ("bytes_max", "bytes"))
         if policy[name]
     ]
+    backoff = f", redelivery after {_backoff(policy)}" if policy["redelivery_first_ms"] else ""
     if not limits:
-        return f", policy {policy['destination']}"
+        return f", policy {policy['destination']}{backoff}"
     overflowed = f", {policy['overflowed']} did not fit" if policy["overflowed"] else ""
-    return f", at most {' or '.join(limits)} ({policy['overflow']}){overflowed}"
+    return f", at most {' or '.join(limits)} ({policy['overflow']}){overflowed}{backoff}"
+
+
+def _backoff(policy: dict[str, Any]) -> str:
+    most = f" up to {policy['redelivery_most_ms']} ms" if policy["redelivery_most_ms"] else ""
+    return f"{policy['redelivery_first_ms']} ms, times {policy['redelivery_factor']:g}{most}"
 
 
 def _message(one: dict[str, Any]) -> str:

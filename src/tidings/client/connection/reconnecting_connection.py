@@ -31,6 +31,7 @@ from tidings.protocols.native.frames import VERSION, FrameType, RawFrame, contro
 
 log = logging.getLogger("tidings.client")
 LAST_TRY_SECONDS = 0.1  # for a connection, however soon the client is to give up
+PAUSE_SECONDS_MAX, LIST_PAUSE_SECONDS_MAX = 2.0, 0.5  # between attempts, of one address and of several
 RECEIVED_BYTES_MORE = 64 << 10
 
 
@@ -227,7 +228,7 @@ class ReconnectingConnection:
             except Exception as failure:  # a retry would fail again, and waiting calls must not hang
                 log.exception("reconnecting failed")
                 self._give_up(ConnectionLostError("E_RECONNECT", f"{error.reason}; reconnecting failed: {failure!r}"))
-            pause = min(pause * 2, 2.0)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX if len(self._options.addresses) == 1 else LIST_PAUSE_SECONDS_MAX)
 
     def _give_up(self, error: TidingsError) -> None:
         self.closed = error

@@ -16,6 +16,7 @@ from typing import Protocol, assert_never
 from tidings.experiments.hermes.world import HermesClient, HermesWorld
 from tidings.kernel.codec import encode_message
 from tidings.matching.encoding import Encoding
+from tidings.model.codec import encode_predicate
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination
 from tidings.model.event_type import EventType
@@ -201,7 +202,7 @@ class BdrpSystem:
         for client in clients:
             fresh = [name for name in client.types if not self._wanted[client.broker][name]]
             for name in fresh:
-                self._interests[client.broker].add(filter_of(name))
+                self._interests[client.broker].add(encode_predicate(filter_of(name)))
             self._wanted[client.broker].update(client.types)
             self.sent["subscriptions"] += self._flood_messages if fresh else 0
 

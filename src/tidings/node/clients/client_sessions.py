@@ -15,13 +15,25 @@ from typing import Protocol
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.events import ControlFrame, PublishCheck
 from tidings.kernel.forwarder import Flag, Forwarder
+from tidings.node.clients.audited_requests import Action, action_of
 from tidings.node.clients.clock_correction import ClientClocks
 from tidings.node.clients.session import Connection, Principal
-from tidings.node.effects import ClientReady, CloseClient, Effect, Inspection, Log, LogIn, ResumeReading
+from tidings.node.clients.user_accounts import UserAccounts
+from tidings.node.effects import (
+    AuditAction,
+    AuditRefusal,
+    ClientReady,
+    CloseClient,
+    Effect,
+    Inspection,
+    Log,
+    LogIn,
+    ResumeReading,
+)
 from tidings.node.inputs import LoggedIn, Now
 from tidings.node.limits import BrokerLimits
 from tidings.node.protocol_session import Bye, Clock, Hello, Inspect, Invalid, Ping, ProtocolSession
-from tidings.node.requests import Accepted, Answer, Failed, Refused, Request
+from tidings.node.requests import Accepted, Answer, Done, Failed, Refused, Request
 from tidings.node.settings import NodeSettings
 from tidings.tracking.recording.clock_skew import SkewWatch
 
@@ -60,12 +72,14 @@ class ClientSession:
     logged_in: bool = False
     closing: bool = False  # once its output is written
     skew: SkewWatch | None = None  # of a client that gives its messages their times
+    actions: dict[int, Action] = field(default_factory=dict)  # administrative ones under way, by receipt
 
 
 class ClientNode(Protocol):
     """The node as far as clients' sessions need it."""
 
     connections: dict[int, Connection]
+    accounts: UserAccounts
 
     def connected(self, connection: int, principal: Principal, client_id: str) -> None: ...
 
@@ -77,7 +91,7 @@ class ClientNode(Protocol):
 
 
 class ClientSessions:
-    """`turn`: let the node finish what was asked of it so far."""
+    """`asked`: let the node finish a request. `turn`: let it finish all that was asked of it so far."""
 
     def __init__(
         self,
@@ -87,6 +101,7 @@ class ClientSessions:
         options: ClientOptions,
         clocks: ClientClocks,
         out: list[Effect],
+        asked: Callable[[Now, Request], None],
         turn: Callable[[Now], None],
     ) -> None:
         self.by_connection: dict[int, ClientSession] = {}
@@ -94,7 +109,7 @@ class ClientSessions:
         self.protocol_errors: Counter[str] = Counter()  # by code
         self.refused = 0  # because there were too many
         self._plane, self._node, self._settings, self._options = plane, node, settings, options
-        self._clocks, self._out, self._turn = clocks, out, turn
+        self._clocks, self._out, self._asked, self._turn = clocks, out, asked, turn
         self._limits, self._open = options.limits, options.open
 
     def configure(self, limits: BrokerLimits, *, open: bool) -> None:
@@ -139,8 +154,10 @@ class ClientSessions:
         self.go_on(now, client)
 
     def request(self, now: Now, client: ClientSession, request: Request) -> None:
+        if (action := action_of(request)) is not None:
+            client.actions[getattr(request, "receipt", 0)] = action
         self._node.asked(now.wall_ms, client.connection, request)
-        self._turn(now)
+        self._asked(now, request)
 
     def go_on(self, now: Now, client: ClientSession) -> None:
         """Continue parsing: the frame at which it stopped has been handled."""
@@ -170,11 +187,12 @@ class ClientSessions:
     def logged_in(self, now: Now, client: ClientSession, login: LoggedIn) -> None:
         user, client_id, limits = login.principal.name, login.hello.client_id, self._limits
         if not self._open:
-            if self.per_user[user] >= limits.connections_per_user_max:
+            if self.per_user[user] >= self._node.accounts.connections_max(user, limits.connections_per_user_max):
                 self.refuse(now, client, "too many connections of this user")
                 return
             # Clients choose their ids. What one user keeps here must not be another's for the asking.
             client_id = f"{user}/{client_id}"
+            self._node.accounts.connected(now.steady_ms, client.connection, user)
         client.logged_in, client.user = True, user
         self.per_user[user] += 1
         silence_ms, beat_ms = client.session.heartbeats(login.hello, limits.heartbeat_ms)
@@ -220,10 +238,20 @@ class ClientSessions:
             return
         if isinstance(answer, Accepted):
             self._plane.confirm(client.connection, answer.receipts)
-        elif data := client.session.answer(answer):
+            return
+        self._audit(client, answer)
+        if data := client.session.answer(answer):
             self._plane.send(client.connection, data)
         if client.session.ended:
             self.close(now, client, linger=True)
+
+    def _audit(self, client: ClientSession, answer: Done | Failed | Refused) -> None:
+        who, error = (client.user, client.address, client.session.name), getattr(answer, "error", None)
+        if error is not None and error.code == "E_FORBIDDEN":
+            client.actions.pop(answer.receipt, None)
+            self._out.append(AuditRefusal(*who, error.reason))
+        elif client.actions and (action := client.actions.pop(answer.receipt, None)) is not None:
+            self._out.append(AuditAction(*who, *action, "" if error is None else error.code))
 
     def dropped(self, client: ClientSession, subscription: int, count: int, reason: str) -> None:
         """Messages of a subscription were dropped; some protocols have no place for that."""
@@ -266,8 +294,9 @@ class ClientSessions:
         self._node.lost(client.connection)
         self._turn(now)
 
-    def lost(self, connection: int) -> None:
+    def lost(self, now: Now, connection: int) -> None:
         """Its socket is gone."""
+        self._node.accounts.lost(now.steady_ms, connection)
         client = self.by_connection.pop(connection, None)
         if client is None:
             return

@@ -105,7 +105,7 @@ class Publications:
         if known or 0 < expires_ms <= now_ms:
             self._journal.then(ConfirmEntry(connection, receipt, copy_of=message[ID] if known else b""))
             return
-        mailboxes = self._mailboxes.for_message(message, self._plane.match(message))
+        mailboxes = self._mailboxes.for_message(message, self._plane.match(message), maker=connection)
         self._journal.then(PublishEvent(receipt, self.prepare(now_ms, connection, message, mailboxes)))
         if self._crowded(1.0):
             self._backpressure.hold(connection, CROWD)
@@ -168,7 +168,7 @@ class Publications:
     ) -> bool:
         """`MailboxService.accept` for a publisher, which must wait if there is too much."""
         try:
-            mailboxes = self._mailboxes.for_message(event.message, event.sinks)
+            mailboxes = self._mailboxes.for_message(event.message, event.sinks, maker=event.connection)
             message, expires_ms = event.message, event.expires_ms
             if event.perhaps_sent and mailboxes and self._network is not None and message[1] & PERSISTENT:
                 self._network.store_and_forward.published_again(message[ID])

@@ -21,12 +21,13 @@ from tidings.node.effects import Close
 from tidings.node.encoded_message import expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
-from tidings.node.message_filter import accepts
+from tidings.node.message_filter import accepts, steps_taken
 from tidings.node.network_queues.network_queues import NetworkQueues
 from tidings.node.plane import Plane
 from tidings.node.requests import Browse, CreateQueue, DeleteQueue, Done, Move, Purge
 
 PAGE_MESSAGES_MAX = 256
+PAGE_STEPS_MAX, STEPS_EACH = 2_000_000, 1_000  # of work for selectors in a page (node/message_filter.py)
 
 
 @dataclass(slots=True)
@@ -81,9 +82,11 @@ class Queues:
     def _show(
         self, connection: int, request: Browse, job: _Job, fits: Callable[[BacklogPosition, bytes], bool]
     ) -> tuple[BacklogPosition, bool]:
-        """The place to go on behind, and whether there was not enough room in the output for the whole page."""
+        """The place to go on behind, and whether the page was cut short: the output has no more room, or its selector
+        takes too long."""
         room, last, cut = self._plane.room(connection), request.after, False
         tags: list[int] = []
+        steps = 0
         for place in job.places:
             message = job.messages.get(place.seq)
             if message is not None and fits(place, message):
@@ -93,6 +96,10 @@ class Queues:
                 room -= len(message)
                 tags.append(place.seq)
             last = place
+            steps += STEPS_EACH + steps_taken()
+            if steps > PAGE_STEPS_MAX:
+                cut = place is not job.places[-1]
+                break
         attempts, messages = [job.mailbox.deliveries(seq) + 1 for seq in tags], [job.messages[seq] for seq in tags]
         self._plane.deliver(connection, request.subscription, attempts, tags, messages)
         return last, cut
@@ -145,7 +152,7 @@ class Queues:
         if self._network_queues is not None:
             self._network_queues.check_here(str(queue))
         created = str(queue) not in self._service.mailboxes.by_name
-        self._service.mailboxes.queue(queue, may_make=True)
+        self._service.mailboxes.queue(queue, may_make=True, maker=client.number)
         self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt, {"created": created})))
 
     def delete(self, client: Connection, request: DeleteQueue) -> None:

@@ -3,14 +3,15 @@
 from typing import assert_never
 
 from tidings.delivery.mailbox import MailboxKind
-from tidings.errors import LimitError, SecurityError, UsageError
+from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
 from tidings.node.clients.answer_batch import AnswerBatch
-from tidings.node.clients.client_records import ClientRecords
 from tidings.node.clients.consumers import Consumers
 from tidings.node.clients.delayed_messages import DelayedMessages
+from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.publications import Publications
 from tidings.node.clients.queue_requests import Queues
+from tidings.node.clients.records_and_wills import ClientRecords
 from tidings.node.clients.session import Connection
 from tidings.node.clients.subscription_plan import CLIENT_ID_MAX, is_temporary, queue_predicate
 from tidings.node.clients.subscriptions import Subscriptions
@@ -40,6 +41,7 @@ from tidings.node.requests import (
     RemoveTemporary,
     Rollback,
     Subscribe,
+    SubscribeWait,
     Sync,
     Unsubscribe,
 )
@@ -57,13 +59,14 @@ class RequestHandler:
         publishing: Publications,
         records: ClientRecords,
         delayed: DelayedMessages,
+        spread: InterestSpread | None,
         network_queues: NetworkQueues | None,
     ) -> None:
+        self._service, self._journal, self._outbox, self._spread = service, journal, outbox, spread
         self._network_queues = network_queues
-        self._service, self._journal, self._outbox = service, journal, outbox
         self.queues = Queues(plane, service, journal, outbox, network_queues)
         self.consuming = Consumers(plane, service, journal, outbox, settings)
-        self.subscriptions = Subscriptions(plane, service, journal, outbox, settings, network_queues)
+        self.subscriptions = Subscriptions(plane, service, journal, outbox, settings, spread, network_queues)
         self.transactions = OpenTransactions(
             plane, service, journal, outbox, settings, self.subscriptions, publishing, records, delayed
         )
@@ -95,7 +98,7 @@ class RequestHandler:
             case Rollback():
                 self.transactions.roll_back(client, request)
             case Sync():
-                self._sync(client, AnswerRequest(client.number, Done(request.receipt)))
+                self._sync(client, request)
             case Leave():
                 self.subscriptions.end_all(client)
                 self._journal.then(AnswerRequest(client.number, Done(request.receipt)))
@@ -112,10 +115,6 @@ class RequestHandler:
             case _:
                 assert_never(request)
 
-    def _sync(self, client: Connection, answer: AnswerRequest) -> None:
-        if self._network_queues is None or not self._network_queues.sync(client, answer):
-            self._journal.then(answer)
-
     def lost(self, client: Connection) -> None:
         """The connection is gone: so are its transactions and subscriptions."""
         self.transactions.lost(client)
@@ -123,6 +122,21 @@ class RequestHandler:
         for mailbox in client.temporary.values():
             with self._outbox.told("a temporary queue could not be removed"):
                 self._service.remove(mailbox)
+
+    def _sync(self, client: Connection, request: Sync) -> None:
+        done, spread = AnswerRequest(client.number, Done(request.receipt)), self._spread
+        if request.wait is SubscribeWait.BROKER or spread is None:
+            if self._network_queues is None or not self._network_queues.sync(client, done):
+                self._journal.then(done)
+            return
+
+        def spread_out(error: TidingsError | None) -> None:
+            if error is None:
+                self._journal.then(done)
+            else:
+                self._outbox.answer_with(client.number, done.done, error)
+
+        spread.wait(spread_out)
 
     # --- who it is, and what is its own -----------------------------------------------------------------------------
 
@@ -145,7 +159,9 @@ class RequestHandler:
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {name}")
         if name in self._service.mailboxes.by_name:
             raise UsageError("E_QUEUE_EXISTS", f"there is a temporary queue {queue.name!r} already")
-        client.temporary[name] = self._service.mailboxes.make(name, MailboxKind.TEMPORARY, queue_predicate(queue))
+        client.temporary[name] = self._service.mailboxes.make(
+            name, MailboxKind.TEMPORARY, queue_predicate(queue), maker=client.number
+        )
         self._outbox.answer(client.number, Done(request.receipt))
 
     def _remove_temporary(self, client: Connection, request: RemoveTemporary) -> None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tidings.delivery.mailbox import MailboxKind
 from tidings.errors import SecurityError, UsageError
-from tidings.model.codec import decode_predicate, encode_predicate
+from tidings.kernel.plain_selector import plain_predicate
+from tidings.model.codec import decode_predicate, encode_constraint, encode_predicate
 from tidings.model.destination import MORE_LEVELS, TOPIC_ATTRIBUTE, Destination, DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
@@ -31,15 +33,17 @@ class SubscriptionPlan:
 
 
 def plan(request: Subscribe, client_id: str, connection: int, principal: Principal) -> SubscriptionPlan:
-    pattern = DestinationPattern.parse(request.destination)
-    if not principal.may("subscribe", str(pattern)):
-        raise SecurityError("E_FORBIDDEN", f"{principal.name} may not subscribe to {pattern}")
-    restriction = principal.restriction(str(pattern))
-    selector = restricted(Selector(request.selector), restriction)
+    pattern, destination, constraint = _parsed(request.destination)
+    if not principal.may("subscribe", destination):
+        raise SecurityError("E_FORBIDDEN", f"{principal.name} may not subscribe to {destination}")
+    restriction = principal.restriction(destination)
+    if restriction or pattern.queue or (predicate := plain_predicate(request.selector, constraint)) is None:
+        selector = restricted(Selector(request.selector), restriction)
+        if pattern.queue:
+            _check_names(request)
+            return _plan_queue(request, pattern, selector)
+        predicate = encode_predicate(predicate_of(pattern, selector))
     _check_names(request)
-    if pattern.queue:
-        return _plan_queue(request, pattern, selector)
-    predicate = encode_predicate(predicate_of(pattern, selector))
     if request.durable and request.shared:
         if request.durable != request.shared:
             raise UsageError("E_SUBSCRIBE_NAME", "a subscription that is shared and durable has one name for both")
@@ -51,13 +55,13 @@ def plan(request: Subscribe, client_id: str, connection: int, principal: Princip
     elif request.ack is AckMode.CLIENT:
         kind, name = MailboxKind.PRIVATE, f"private:{connection}:{request.subscription}"
     else:
-        return SubscriptionPlan(str(pattern), predicate, None, "", None)
+        return SubscriptionPlan(destination, predicate, None, "", None)
     if not request.durable:
-        return SubscriptionPlan(str(pattern), predicate, kind, name, None)
+        return SubscriptionPlan(destination, predicate, kind, name, None)
     asked = encode_predicate(predicate_of(pattern, Selector(request.selector))) if restriction else predicate
     formerly = encode_predicate(predicate_of(pattern, Selector(request.selector, version=1)))
     return SubscriptionPlan(
-        str(pattern),
+        destination,
         predicate,
         kind,
         name,
@@ -65,6 +69,13 @@ def plan(request: Subscribe, client_id: str, connection: int, principal: Princip
         asked,
         formerly=b"" if formerly == asked else formerly,
     )
+
+
+@lru_cache(maxsize=4096)
+def _parsed(destination: str) -> tuple[DestinationPattern, str, bytes]:
+    """The pattern, its canonical text, and its constraint as bytes."""
+    pattern = DestinationPattern.parse(destination)
+    return pattern, str(pattern), encode_constraint(pattern.constraint)
 
 
 def restricted(selector: Selector, restriction: str) -> Selector:

@@ -2,11 +2,12 @@
 
 from typing import assert_never
 
-from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
+from tidings.delivery.mailbox import QUEUES, Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.forwarder import DirectSink
 from tidings.model.destination import Destination
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.session import Connection, DirectSubscription, MailboxSubscription, Subscription
 from tidings.node.clients.subscription_plan import (
     SubscriptionPlan,
@@ -21,9 +22,10 @@ from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.network_queues.network_queues import NetworkQueues
 from tidings.node.plane import Plane
-from tidings.node.requests import AckMode, Done, Forget, Subscribe, Unsubscribe
+from tidings.node.requests import AckMode, Done, Forget, Subscribe, SubscribeWait, Unsubscribe
 from tidings.node.settings import NodeSettings
 
+COMMON = {*QUEUES, MailboxKind.SHARED, MailboxKind.SHARED_DURABLE}  # several may consume them
 EVERYTHING = ">"  # a user with `manage` for all topics may inspect the broker and remove subscriptions of others
 
 
@@ -35,11 +37,12 @@ class Subscriptions:
         journal: Journal,
         outbox: AnswerBatch,
         settings: NodeSettings,
+        spread: InterestSpread | None,
         network_queues: NetworkQueues | None,
     ) -> None:
         self._network_queues = network_queues
         self._plane, self._service, self._mailboxes = plane, service, service.mailboxes
-        self._journal, self._outbox, self._settings = journal, outbox, settings
+        self._journal, self._outbox, self._settings, self._spread = journal, outbox, settings, spread
 
     def subscribe(self, now_ms: int, client: Connection, request: Subscribe) -> None:
         if request.subscription in client.subscriptions:
@@ -50,8 +53,12 @@ class Subscriptions:
         if request.policy.value not in self._settings.slow_policies:
             raise UsageError("E_POLICY", f"this broker does not offer the policy {request.policy.value}")
         wanted = plan(request, client.client_id, client.number, client.principal)
+        if request.wait is SubscribeWait.NETWORK and self._spread is not None:
+            self._spread.check(wanted.destination)
         if request.no_local and wanted.kind is not None:
             raise UsageError("E_NO_LOCAL", "no_local is for topics, with ack auto, neither durable nor shared")
+        if request.exclusive and wanted.kind not in COMMON:
+            raise UsageError("E_EXCLUSIVE", "exclusive is for queues and shared subscriptions")
         if wanted.kind is None:
             sink = DirectSink(
                 client.number,
@@ -66,7 +73,7 @@ class Subscriptions:
             client.subscriptions[request.subscription] = DirectSubscription(
                 number, request.destination, request.selector
             )
-            self._outbox.answer(client.number, Done(request.receipt))
+            self._in_force(client, request, None)
         else:
             self._subscribe_mailbox(now_ms, client, request, wanted, wanted.kind)
 
@@ -84,6 +91,7 @@ class Subscriptions:
             accepts=None if elsewhere else wanted.accepts,
             window=request.window,
             settles=request.window and request.ack is not AckMode.CLIENT,
+            exclusive=request.exclusive,
         )
         subscription = MailboxSubscription(mailbox, consumer, request.destination, request.selector, wanted.filter)
         mailbox.policy = request.policy
@@ -91,22 +99,39 @@ class Subscriptions:
         self._service.attach(mailbox, consumer)
         client.subscriptions[request.subscription] = subscription
         made = new and kind is not MailboxKind.QUEUE
-        completion = ActivateConsumer(client, request.receipt, request.subscription, subscription, made)
+        completion = ActivateConsumer(client, request, subscription, made)
         self._journal.then_changed(completion)
 
     def complete(self, completion: ActivateConsumer, error: TidingsError | None) -> None:
         """A subscription with a mailbox is in force, or (`error`) is undone."""
-        client, subscription = completion.client, completion.subscription
+        client, subscription, number = completion.client, completion.subscription, completion.request.subscription
         mailbox, consumer = subscription.mailbox, subscription.consumer
         if error is None:
             self._service.activate(mailbox, consumer)
         else:
-            if client.subscriptions.get(completion.number) is subscription:
-                del client.subscriptions[completion.number]
+            if client.subscriptions.get(number) is subscription:
+                del client.subscriptions[number]
             self._service.detach(mailbox, consumer)
             if completion.made and self._mailboxes.is_open(mailbox) and not mailbox.consumers:
                 self._service.remove(mailbox)
-        self._outbox.answer_with(client.number, Done(completion.receipt), error)
+        self._in_force(client, completion.request, error)
+
+    def _in_force(self, client: Connection, request: Subscribe, error: TidingsError | None) -> None:
+        """A subscription is in force at this broker: answer it, or wait until it is in the whole network."""
+        if error is None and request.wait is SubscribeWait.NETWORK and self._spread is not None:
+            subscription = client.subscriptions.get(request.subscription)
+            self._spread.wait(lambda late: self._spread_out(client, request, subscription, late))
+        else:
+            self._outbox.answer_with(client.number, Done(request.receipt), error)
+
+    def _spread_out(
+        self, client: Connection, request: Subscribe, subscription: Subscription | None, error: TidingsError | None
+    ) -> None:
+        current = client.subscriptions.get(request.subscription)
+        if error is not None and current is not None and current is subscription:
+            self._end(current)
+            del client.subscriptions[request.subscription]
+        self._outbox.answer_with(client.number, Done(request.receipt), error)
 
     def _mailbox(self, client: Connection, request: Subscribe, wanted: SubscriptionPlan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
@@ -119,10 +144,12 @@ class Subscriptions:
             if kind is MailboxKind.TEMPORARY:
                 if not request.temporary:
                     raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
-                client.temporary[wanted.name] = self._mailboxes.make(wanted.name, kind, wanted.predicate)
+                client.temporary[wanted.name] = self._mailboxes.make(
+                    wanted.name, kind, wanted.predicate, maker=client.number
+                )
                 return client.temporary[wanted.name]
             if kind is MailboxKind.QUEUE:
-                return self._mailboxes.queue(Destination.parse(wanted.name))
+                return self._mailboxes.queue(Destination.parse(wanted.name), maker=client.number)
             return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
         if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
             # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.
@@ -152,9 +179,13 @@ class Subscriptions:
         self._journal.then_changed(ConfirmUnsubscribe(client.number, request.receipt))
 
     def end_all(self, client: Connection) -> None:
+        direct = [one.sink for one in client.subscriptions.values() if isinstance(one, DirectSubscription)]
+        with self._outbox.told("subscriptions could not be ended"):
+            self._plane.unsubscribe_all(direct)
         for subscription in client.subscriptions.values():
-            with self._outbox.told("a subscription could not be ended"):
-                self._end(subscription)
+            if isinstance(subscription, MailboxSubscription):
+                with self._outbox.told("a subscription could not be ended"):
+                    self._end(subscription)
         client.subscriptions.clear()
 
     def _end(self, subscription: Subscription) -> None:

@@ -3,11 +3,11 @@
 from tidings.errors import LimitError, TidingsError, UsageError
 from tidings.model.values import Value
 from tidings.node.clients.answer_batch import AnswerBatch
-from tidings.node.clients.client_records import ClientRecords, notes_of
 from tidings.node.clients.consumers import give_back
 from tidings.node.clients.delayed_messages import DelayedMessages, is_delayed
 from tidings.node.clients.idempotent_commit import DIGEST_MAX, IdempotentCommit
 from tidings.node.clients.publications import Publications
+from tidings.node.clients.records_and_wills import ClientRecords, notes_of
 from tidings.node.clients.session import Connection, OpenTransaction
 from tidings.node.clients.subscriptions import Subscriptions
 from tidings.node.completions import CommitTransaction
@@ -95,7 +95,7 @@ class OpenTransactions:
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
             place, late = self._service.mailboxes.for_message, request.drops_late
             now = [one for one in transaction.messages if not is_delayed(one)]
-            targets = [place(one, self._plane.match(one), drops_late=late) for one in now]
+            targets = [place(one, self._plane.match(one), drops_late=late, maker=client.number) for one in now]
             self._service.limits.admit(zip(map(len, now), targets, strict=True))
         except TidingsError:
             self._failed(client, request, transaction)

@@ -17,6 +17,8 @@ class Dispatch:
         for mailbox in self._service.take_touched():
             while self._give_out(now_ms, mailbox):
                 pass
+            if mailbox.resting:
+                self._service.redelivery.note(mailbox, mailbox.resting.due_ms)
             wanted += mailbox.wanted
         return wanted
 

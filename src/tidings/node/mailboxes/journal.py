@@ -115,6 +115,12 @@ class Journal:
         return not (self._under_way or self._again or self._unwritten or self._open_batch.changes)
 
     @property
+    def empty(self) -> bool:
+        """Nothing was gathered since the last batch left."""
+        batch = self._open_batch
+        return not (batch.changes or batch.messages or batch.completions)
+
+    @property
     def pending_messages(self) -> int:
         """About how many messages are gathered or under way."""
         under_way = 0 if self._under_way is None else len(self._under_way.messages)

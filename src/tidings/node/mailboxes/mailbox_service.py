@@ -16,6 +16,7 @@ from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.last_values import LastValues
 from tidings.delivery.mailbox import NEW, PERHAPS_SEEN, Consumer, Mailbox, MailboxKind, Tries
 from tidings.delivery.message_cache import MessageCache
+from tidings.delivery.redelivery import RedeliveryTimes
 from tidings.delivery.store import TARGETS_MAX, Acked, Attached, Counted, Detached, Recovered, Stored
 from tidings.errors import TidingsError
 from tidings.kernel.codec import decode_message
@@ -46,6 +47,7 @@ class MailboxService:
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
         self.limits = QueueLimits(self, self.mailboxes, journal)
         self.publish_dedup = PublishDedup()
+        self.redelivery = RedeliveryTimes[Mailbox]()
         self.attended: dict[Mailbox, None] = {}  # those with consumers
         self.expired = 0
         self.records_losses = False
@@ -76,6 +78,8 @@ class MailboxService:
                     dead.append(place)
             self.dead_letters.bury(mailbox, dead, TOO_OFTEN)
             self.limits.recovered(mailbox)
+            if mailbox.resting:
+                self.touch(mailbox)  # their delays begin
         self._found_seq = recovered.last_seq
         self._next_seq = recovered.last_seq + 1
 
@@ -137,6 +141,7 @@ class MailboxService:
         self._touched.pop(mailbox, None)
         self.attended.pop(mailbox, None)
         self.expiry.forget(mailbox)
+        self.redelivery.note(mailbox, None)
         self.mailboxes.close(mailbox)
 
     def returned(self, mailbox: Mailbox, dead: list[BacklogPosition]) -> None:
@@ -164,6 +169,15 @@ class MailboxService:
     def touch(self, mailbox: Mailbox) -> None:
         """Something may be given out: look at it at the end of this turn."""
         self._touched[mailbox] = None
+
+    def touch_all(self) -> None:
+        self._touched.update(self.attended)
+
+    def wake(self, now_ms: int) -> None:
+        """At the end of each step: touch the mailboxes in which something has rested long enough."""
+        if self.redelivery.earliest_ms <= now_ms:
+            for mailbox in self.redelivery.due(now_ms):
+                self.touch(mailbox)
 
     def take_touched(self) -> list[Mailbox]:
         touched, self._touched = list(self._touched), {}
@@ -357,7 +371,7 @@ class MailboxService:
             if mailbox.durable:
                 for seq, tries in mailbox.mark_oldest():
                     self._journal.later(Counted(mailbox.number, seq, tries.number))
-        self._touched.update(self.attended)
+        self.touch_all()
 
     @property
     def at_rest(self) -> bool:

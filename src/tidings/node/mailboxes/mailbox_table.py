@@ -4,14 +4,15 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from tidings.delivery.last_values import LastValues
-from tidings.delivery.mailbox import Mailbox, MailboxKind
+from tidings.delivery.mailbox import QUEUES, Mailbox, MailboxKind
 from tidings.delivery.message_cache import MessageCache
 from tidings.delivery.policy import QueuePolicy, Quota, policy_of
 from tidings.delivery.retained import RetainedMailbox, Retention
 from tidings.delivery.store import MailboxAdded, MailboxRemoved, Recovered, check_record
-from tidings.errors import LimitError, UsageError
-from tidings.model.destination import Destination
+from tidings.errors import LimitError, TidingsError, UsageError
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.clients.subscription_plan import is_temporary, queue_predicate
+from tidings.node.clients.user_accounts import UserAccounts
 from tidings.node.encoded_message import QUEUE, destination_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.plane import Plane
@@ -28,6 +29,7 @@ class MailboxTable:
         self.sinks: dict[Mailbox, tuple[int, bytes]] = {}  # which sink fills it, by which predicate
         self.limited: dict[Mailbox, None] = {}  # queues with a policy
         self.policies: Sequence[QueuePolicy] = settings.policies
+        self.accounts = UserAccounts(plane, settings.quotas)
         self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
         self._plane, self._journal, self._message_cache, self._settings = plane, journal, message_cache, settings
         self._old_sinks: list[tuple[int, Mailbox]] = []  # of mailboxes that have another; events may still name them
@@ -46,9 +48,15 @@ class MailboxTable:
 
     # --- made and closed ------------------------------------------------------------------------------------------
 
-    def make(self, name: str, kind: MailboxKind, predicate: bytes, asked: bytes = b"") -> Mailbox:
+    def make(
+        self, name: str, kind: MailboxKind, predicate: bytes, asked: bytes = b"", *, maker: int | None = None
+    ) -> Mailbox:
+        """`maker`: the connection whose user the queue belongs to."""
         if name != str(self._settings.dead_letters):  # dead letters are never too many
             self._check_room()
+        if maker is not None and kind in QUEUES:
+            asked = self.accounts.user_of(maker).encode()
+            self.accounts.admit_queue(asked.decode())
         record = MailboxAdded(self.take_number(), name, kind.value, predicate, asked)
         check_record(record)
         mailbox = self._open(self._mailbox(record.mailbox, name, kind, asked), predicate)
@@ -82,6 +90,9 @@ class MailboxTable:
         self._plane.unsubscribe(sink)
         del self.by_sink[sink]
         del self.by_name[mailbox.name]
+        self.accounts.closed(mailbox)
+        if mailbox.quota is not None:
+            mailbox.quota.count_for(None)
         self.retained.pop(mailbox.number, None)
         self.limited.pop(mailbox, None)
         self.changes.append((False, mailbox))
@@ -89,7 +100,8 @@ class MailboxTable:
             self._journal.change(MailboxRemoved(mailbox.number))
 
     def apply(self, policies: Sequence[QueuePolicy]) -> None:
-        """These policies hold from now on. What waits is counted by number at once, by size as far as it is known."""
+        """These policies hold from now on, and the quotas that accounts have. What waits is counted by number at once,
+        by size as far as it is known."""
         self.policies = policies
         for mailbox in self.by_name.values():
             self._limit(mailbox)
@@ -100,7 +112,16 @@ class MailboxTable:
         policy = policy_of(self.policies, Destination.parse(mailbox.name))
         own = 0 if policy is None else policy.deliveries_max
         mailbox.deliveries_max = own or self._settings.deliveries_max
+        mailbox.single_active = policy is not None and policy.single_active
+        mailbox.backoff = policy.backoff if policy is not None and policy.backoff.first_ms else None
+        if mailbox.backoff is None:
+            mailbox.rest_no_more()
+        stored = self.accounts.stored(mailbox.owner)
+        if policy is None and stored is not None:
+            policy = QueuePolicy(DestinationPattern(Destination.parse(mailbox.name).name, True))  # only to count
         if policy is None:
+            if mailbox.quota is not None:
+                mailbox.quota.count_for(None)
             mailbox.quota = None
             self.limited.pop(mailbox, None)
         else:
@@ -109,6 +130,7 @@ class MailboxTable:
                 mailbox.quota = Quota(policy)
             else:
                 mailbox.quota.policy = policy
+            mailbox.quota.count_for(stored)
 
     def forget_old_sinks(self) -> None:
         """About once a second: what they were still named by has come."""
@@ -129,7 +151,7 @@ class MailboxTable:
     def predicate(self, mailbox: Mailbox) -> bytes:
         return self.sinks[mailbox][1]
 
-    def queue(self, destination: Destination, *, may_make: bool = False) -> Mailbox:
+    def queue(self, destination: Destination, *, may_make: bool = False, maker: int | None = None) -> Mailbox:
         """The queue of this name, made at first use if its policy allows that, or `may_make`."""
         name = str(destination)
         if (mailbox := self.by_name.get(name)) is not None:
@@ -141,9 +163,11 @@ class MailboxTable:
             raise UsageError(
                 "E_QUEUE_UNKNOWN", f"there is no {name}, and its policy says that it is not made by being used"
             )
-        return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
+        return self.make(name, MailboxKind.QUEUE, queue_predicate(destination), maker=maker)
 
-    def for_message(self, message: bytes, sinks: Iterable[int], *, drops_late: bool = False) -> list[Mailbox]:
+    def for_message(
+        self, message: bytes, sinks: Iterable[int], *, drops_late: bool = False, maker: int | None = None
+    ) -> list[Mailbox]:
         """The mailboxes of the message: those it matched, or the queue it is the first to name; none, if that is
         a temporary one that is gone, and `drops_late`."""
         mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
@@ -151,7 +175,7 @@ class MailboxTable:
             queue = destination_of(message)
             if drops_late and is_temporary(queue) and str(queue) not in self.by_name:
                 return []
-            mailboxes = [self.queue(queue)]
+            mailboxes = [self.queue(queue, maker=maker)]
         return mailboxes
 
     def for_copy(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
@@ -160,7 +184,7 @@ class MailboxTable:
             mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
             if not mailboxes and message[1] & QUEUE:
                 mailboxes = [self.queue(destination_of(message), may_make=True)]
-        except LimitError:
+        except TidingsError:
             mailboxes = [self.queue(self._settings.dead_letters, may_make=True)]
         return mailboxes
 
@@ -184,7 +208,10 @@ class MailboxTable:
             deliveries_max=self._settings.deliveries_max,
             page_messages=self._settings.pieces.load_messages,
         )
-        mailbox.asked = asked
+        if kind in QUEUES:
+            mailbox.owner = asked.decode()
+        else:
+            mailbox.asked = asked
         return mailbox
 
     def _open_retained(self, number: int, name: str, predicate: bytes, retention: Retention) -> RetainedMailbox:
@@ -198,5 +225,6 @@ class MailboxTable:
         self.by_sink[sink] = self.by_name[mailbox.name] = mailbox
         self.sinks[mailbox] = (sink, predicate)
         self.changes.append((True, mailbox))
+        self.accounts.opened(mailbox)
         self._limit(mailbox)
         return mailbox

@@ -4,6 +4,7 @@ Dead letters and messages that are moved are never refused: what a queue cannot 
 consumers have taken it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol, assert_never
 
@@ -27,6 +28,7 @@ class QueueOwner(Protocol):
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
     def lose(self, mailbox: Mailbox, seq: int, cause: LossCause) -> None: ...
     def remove(self, mailbox: Mailbox) -> None: ...
+    def touch_all(self) -> None: ...
 
 
 class QueueLimits:
@@ -38,10 +40,12 @@ class QueueLimits:
         self._mailboxes.apply(policies)
         for mailbox in list(self._mailboxes.limited):
             self.trim(mailbox)
+        self._service.touch_all()  # others may be served now
 
     def admit(self, publications: Iterable[tuple[int, Sequence[Mailbox]]]) -> None:
         """Raises a LimitError if one of the queues has no room for these messages, given with their sizes."""
         more: dict[Mailbox, tuple[int, int]] = {}
+        of_users: Counter[str] = Counter()
         for size, mailboxes in publications:
             for mailbox in mailboxes:
                 if (quota := mailbox.quota) is None:
@@ -50,6 +54,11 @@ class QueueLimits:
                 more[mailbox] = count, total = count + 1, total + size
                 if quota.refuses(mailbox.messages, count, total):
                     raise LimitError("E_QUEUE_FULL", f"{mailbox.name} is full; try again when messages were taken")
+                if (stored := quota.stored) is not None:
+                    of_users[stored.user] += size
+                    if stored.bytes + of_users[stored.user] > stored.bytes_max:
+                        reason = f"the queues of {stored.user} hold as much as its quota; try again when it is less"
+                        raise LimitError("E_QUOTA_BYTES", reason)
 
     def shortened(
         self, now_ms: int, message: bytes, expires_ms: int, mailboxes: Sequence[Mailbox]

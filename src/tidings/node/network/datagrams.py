@@ -5,17 +5,19 @@ from dataclasses import replace
 
 from tidings.node.network.link_channels import LinkChannels
 from tidings.overlay.effects import Router
-from tidings.routing.control.messages import Datagram, Subject
+from tidings.routing.control.messages import Datagram
 from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import Unicast
 
-SUBJECTS = frozenset(Subject)
+TRACE_KINDS, INTEREST_KINDS = (1, 2), (3, 4)  # a question and its answer: of tracing, of interests
+QUEUE_KINDS = (5,)  # frames between the home of a queue and the brokers of its consumers
+KINDS = (*TRACE_KINDS, *INTEREST_KINDS, *QUEUE_KINDS)  # first bytes of payloads; others are of later versions
 
 
 class Datagrams:
     def __init__(self, router: Router, hops_max: int, wires: LinkChannels, unicast: Callable[[], Unicast]) -> None:
         self._router, self._hops_max, self._channels, self._unicast = router, hops_max, wires, unicast
-        self._inbox: dict[int, list[tuple[Router, bytes]]] = {}  # that came for this broker: from whom, what
+        self._inbox: dict[int, list[tuple[Router, bytes]]] = {}  # that came for this broker, by kind: from whom, what
 
     def topology(self) -> Mapping[Router, Collection[Router]]:
         """The reachable brokers, with their links where these are known."""
@@ -26,18 +28,20 @@ class Datagrams:
     def reachable(self) -> Collection[Router]:
         return (self._router, *self._unicast().reachable())
 
-    def post(self, router: Router, payload: bytes, subject: Subject = Subject.TRACING) -> bool:
+    def post(self, router: Router, payload: bytes) -> bool:
         """False: there is no way there."""
-        return self._pass_on(Datagram(router, self._router, self._hops_max, subject, payload))
+        return self._pass_on(Datagram(router, self._router, self._hops_max, payload))
 
     def arrived(self, letter: Datagram) -> None:
-        if letter.target == self._router and letter.subject in SUBJECTS:
-            self._inbox.setdefault(letter.subject, []).append((letter.source, letter.payload))
-        elif letter.target != self._router and letter.hops_left > 0:
+        if letter.target == self._router:
+            if letter.payload and letter.payload[0] in KINDS:
+                self._inbox.setdefault(letter.payload[0], []).append((letter.source, letter.payload))
+        elif letter.hops_left > 0:
             self._pass_on(replace(letter, hops_left=letter.hops_left - 1))
 
-    def take(self, subject: Subject) -> list[tuple[Router, bytes]]:
-        return self._inbox.pop(subject, [])
+    def take(self, kinds: Collection[int]) -> list[tuple[Router, bytes]]:
+        """From whom and what: those of these kinds, which the first byte says."""
+        return [letter for kind in kinds for letter in self._inbox.pop(kind, ())] if self._inbox else []
 
     def _pass_on(self, letter: Datagram) -> bool:
         return self._channels.say(self._unicast().next_hop(letter.target) or 0, letter)

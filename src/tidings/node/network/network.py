@@ -18,7 +18,6 @@ from typing import assert_never
 from tidings.delivery.store import Note, Recovered
 from tidings.errors import CodecError, StoreError, TidingsError
 from tidings.kernel.events import Relayed
-from tidings.model.codec import decode_predicate
 from tidings.model.destination import Destination
 from tidings.node.completions import Copy
 from tidings.node.effects import LinkEffect as DriverEffect
@@ -198,7 +197,7 @@ class Network:
         if not self.leaving:
             self.leaving = True
             for encoded in predicates:
-                self._routed(self.scheme.unsubscribe(self.clock.now, decode_predicate(encoded)))
+                self._routed(self.scheme.unsubscribe(self.clock.now, encoded))
 
     def forget(self, now: float, router: Router, queue: Destination | None = None) -> None:
         """Nothing waits any longer for a router that cannot be reached: it goes to this queue, or is dropped."""
@@ -287,10 +286,10 @@ class Network:
             self.held_copies.subscribed()
             if self.leaving:
                 continue
-            change, predicate = self.scheme.subscribe if added else self.scheme.unsubscribe, decode_predicate(encoded)
-            self._routed(change(self.clock.now, predicate))
+            change = self.scheme.subscribe if added else self.scheme.unsubscribe
+            self._routed(change(self.clock.now, encoded))
             if mailbox and self.scheme_forwarding.events is not None:
-                self._routed(self.scheme_forwarding.events.lasting(self.clock.now, predicate, on=added))
+                self._routed(self.scheme_forwarding.events.lasting(self.clock.now, encoded, on=added))
         for number, tags in self.relay_inbox.take_acks().items():
             self._plane.send(number, control_frame(Taken(tuple(tags))))
         self.relay_inbox.settle(now_ms)

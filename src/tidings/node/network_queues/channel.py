@@ -26,6 +26,7 @@ the home had heard of it at that time, and does not give it up before `SILENT_MS
 from typing import NamedTuple
 
 from tidings.model.reader import Reader, put_varint
+from tidings.node.network.datagrams import QUEUE_KINDS
 from tidings.node.network_queues.records import QueueRecord, SyncSettlements, decode_records, encode_record
 
 FRAME_BYTES_MAX = 1 << 18
@@ -34,6 +35,7 @@ PING_MS = 2_000.0  # an end that has nothing to say says so
 SILENT_MS = 10_000.0  # a home that hears nothing for so long gives up what is attached
 LEASE_MS = 8_000.0  # the opener gives up earlier
 OPENER, RESET = 1, 2  # flags of a frame
+(KIND,) = QUEUE_KINDS  # its first byte
 __all__ = ["QueueChannel", "QueueFrame", "SyncSettlements", "decode_frame", "reset_frame"]
 
 
@@ -48,14 +50,14 @@ class QueueFrame(NamedTuple):
 
 
 def encode_queue_frame(frame: QueueFrame) -> bytes:
-    out = bytearray(((OPENER if frame.opener else 0) | (RESET if frame.reset else 0),))
+    out = bytearray((KIND, (OPENER if frame.opener else 0) | (RESET if frame.reset else 0)))
     for number in (frame.life, frame.number, frame.confirmed, frame.clock_ms):
         put_varint(out, number)
     return bytes(out) + frame.data
 
 
 def decode_frame(payload: bytes) -> QueueFrame:
-    reader = Reader(payload, family="CONTROL")
+    reader = Reader(payload, 1, family="CONTROL")
     flags = reader.varint(OPENER | RESET)
     life, number, confirmed, clock_ms = [reader.varint() for _ in range(4)]
     data = payload[reader.position :]

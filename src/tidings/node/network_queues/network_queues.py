@@ -25,6 +25,7 @@ from tidings.node.effects import Log
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.message_filter import accepts
+from tidings.node.network.datagrams import QUEUE_KINDS
 from tidings.node.network.network import Network
 from tidings.node.network_queues.attached_mailbox import AttachedMailbox
 from tidings.node.network_queues.channel import decode_frame
@@ -32,7 +33,7 @@ from tidings.node.network_queues.consumer_side import ConsumerSide
 from tidings.node.network_queues.forwarding import QueueForwarder
 from tidings.node.network_queues.home_side import HomeSide
 from tidings.overlay.effects import Router
-from tidings.routing.control.messages import Subject, Topic
+from tidings.routing.control.messages import Topic
 
 
 class NetworkQueues:
@@ -47,7 +48,7 @@ class NetworkQueues:
         self._network, self._router = network, network.settings.router
         self._service, self._journal, self._outbox, self._connections = service, journal, outbox, connections
         self.homes = network.queue_homes
-        post = lambda router, payload: network.datagrams.post(router, payload, Subject.QUEUES)  # noqa: E731
+        post = lambda router, payload: network.datagrams.post(router, payload)  # noqa: E731
         self.home_side = HomeSide(service, journal, self._is_home, post)
         self.consumer_side = ConsumerSide(service, journal, outbox, lambda: network.incarnation, post)
         self._forwarders: dict[Mailbox, QueueForwarder] = {}
@@ -225,7 +226,7 @@ class NetworkQueues:
             self._review(now, name)
         if self._unclaimed:
             self._claim()
-        for router, payload in self._network.datagrams.take(Subject.QUEUES):
+        for router, payload in self._network.datagrams.take(QUEUE_KINDS):
             self._arrived(now, now_ms, router, payload)
         for forwarder in list(self._blocked):
             forwarder.go_on()

@@ -15,13 +15,13 @@ from tidings.node.clients.session import Connection
 from tidings.node.effects import Inquire, Track
 from tidings.node.encoded_message import ID
 from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.network.datagrams import TRACE_KINDS
 from tidings.node.network.network import Network
 from tidings.node.plane import TrackingPlane
 from tidings.node.tracing.names import consumer_name, subscriber_name
 from tidings.node.tracing.reasons import PresentReasons
 from tidings.node.tracing.searches import Tracing
 from tidings.overlay.effects import Router
-from tidings.routing.control.messages import Subject
 from tidings.tracking.query.codec import WhyQuestion
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import HistoryKind
@@ -91,7 +91,7 @@ class Tracking:
                 effects += change(AttachmentKind.NEIGHBOUR, str(router), now_ms)
             if self._network.scheme_forwarding.passed:
                 self._record(now_ms, self._network.scheme_forwarding.take_passed())
-            for source, payload in self._network.datagrams.take(Subject.TRACING):
+            for source, payload in self._network.datagrams.take(TRACE_KINDS):
                 self.tracing.datagram(now_ms, source, payload)
         if self._backend is not None:
             for added, connection in direct:

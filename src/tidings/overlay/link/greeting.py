@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tidings.overlay.effects import ControlMessage, Router
 
-LINK_VERSION = 3
+LINK_VERSION = 2
 ANY = "*"  # the value of a parameter that this broker does not know and does without
 SHORTER = {"hops_max": "messages that cross more links than the lower value are dropped"}  # and what that means
 MAY_DIFFER = frozenset({"encoding", "encoding key", "grade", *SHORTER})

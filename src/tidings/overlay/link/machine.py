@@ -5,8 +5,9 @@ peer are judged first and become triggers; the table then says what state follow
 a mistake of the driver.
 
 A link that dials (it has an address) tries again after it went down, waiting twice as long each time, up to a
-maximum, and each time a random part less, so that brokers that lost a common peer do not return in step. A link
-that was accepted ends when it goes down.
+maximum, and each time a random part less, so that brokers that lost a common peer do not return in step. A peer may
+have several addresses, of processes that stand in for each other: they are tried in turn, and the wait grows by the
+round. A link that was accepted ends when it goes down.
 
 The peer is alive as long as it answers pings: that proves both directions, where merely hearing it would not. But a
 long message, or many on a slow link, go before a ping or its answer. While so much is on its way (`BULK_BYTES`) that
@@ -53,6 +54,7 @@ MISFITS = frozenset(
     }
 )
 SHOWN_MAX = 200  # characters of what a peer says, in a report
+SEVERAL_BACKOFF_MAX_MS = 2000.0  # the longest wait of a link with several addresses
 BULK_BYTES = 4096  # both ways, since the last ping that was answered; heartbeats alone are far less
 
 
@@ -69,7 +71,8 @@ class LinkOptions:
 
 
 class Link:
-    """`greeting` is what this broker says of itself; `address` is where to dial, None for an accepted link."""
+    """`greeting` is what this broker says of itself; `address` is where to dial (several are divided by commas), None
+    for an accepted link."""
 
     def __init__(
         self,
@@ -91,6 +94,8 @@ class Link:
         self._rng = rng
         self._attempts = attempts or count(1)  # shared by all links of a broker, so that each has its own number
         self._failures = 0
+        self._places = [] if address is None else address.split(",")
+        self._turn = 0  # of these
         self.admitted = self._welcomed = False
         self._due: dict[str, float] = {}  # deadlines by purpose: one timer serves them all
         self._armed: float | None = None
@@ -129,7 +134,7 @@ class Link:
         self.connection = f"{self.name}#{self._greeting.dial}"
         self._asked_at = now
         self._due = {"handshake": now + self.options.handshake_ms}
-        return self._done([fx.Dial(self.connection, self.address)])
+        return self._done([fx.Dial(self.connection, self._places[self._turn])])
 
     def accept(self, now: float) -> list[LinkEffect]:
         self._move(Trigger.ACCEPT)
@@ -318,6 +323,8 @@ class Link:
         self._due = {}
         if self.dialled and self.state is LinkState.DOWN:
             self._due["dial"] = now + self._backoff(trigger)
+            if not was_live:
+                self._turn = (self._turn + 1) % len(self._places)
         self.latency_ms = None
         self.admitted = self._welcomed = False
         if not was_live:
@@ -327,10 +334,12 @@ class Link:
 
     def _backoff(self, trigger: Trigger) -> float:
         """A refusal will not change in a moment; everything else may."""
-        options = self.options
+        options, places = self.options, len(self._places)
         wait = options.backoff_max_ms
         if trigger is not Trigger.REFUSED:
-            wait = min(wait, options.backoff_first_ms * 2.0 ** min(self._failures, 32))
+            wait = min(wait, options.backoff_first_ms * 2.0 ** min(self._failures // places, 32))
+            if places > 1:  # one of them may take over at any moment
+                wait = min(wait, SEVERAL_BACKOFF_MAX_MS)
             self._failures += 1
         return wait * (1 - options.backoff_jitter * self._rng.random())
 

@@ -29,12 +29,11 @@ from tidings.protocols.amqp.transactions import AmqpTransactions
 from tidings.protocols.amqp.wire.frames import frame
 from tidings.protocols.amqp.wire.performatives import AmqpClose, AmqpOpen, write_performative
 from tidings.protocols.amqp.wire.types import symbol, symbols
-from tidings.protocols.native.frames import FrameType, unsigned
+from tidings.protocols.native.frames import FrameType, unsigned, whole_frame
 from tidings.protocols.native.peer import Delivered, Dropped, Ended, Fields, NativePeer, Said, Welcomed
 from tidings.protocols.session import Caller
 
 CHANNELS_MAX = 255
-FRAME_HEADER_BYTES = 8  # of the native protocol
 LINKS_MAX = 4_096  # of one connection
 FRAME_BYTES_MAX = 64 << 10
 CAPABILITIES = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS")
@@ -172,14 +171,6 @@ def _refusal(error: TidingsError) -> bytes:
 def _farewell(error: TidingsError) -> bytes:
     """Opened and closed in one breath."""
     return b"".join(frame(write_performative(one)) for one in (AmqpOpen("tidings"), AmqpClose(condition_of(error))))
-
-
-def whole_frame(data: bytes, at: int) -> int:
-    """The size of the broker's frame at this place; 0: it is not complete."""
-    if len(data) - at < FRAME_HEADER_BYTES:
-        return 0
-    size = FRAME_HEADER_BYTES + int.from_bytes(data[at : at + 4], "little")
-    return size if len(data) - at >= size else 0
 
 
 def _fault(error: Exception) -> TidingsError | None:

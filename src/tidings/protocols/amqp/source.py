@@ -20,6 +20,8 @@ SELECTOR = (symbol("apache.org:selector-filter:string"), ulong(0x0000468C0000000
 NO_LOCAL = (symbol("apache.org:no-local-filter:list"), ulong(0x0000468C00000003))
 LIFETIME, DELETE_ON_CLOSE = symbol("lifetime-policy"), ulong(0x2B)
 SHARED, GLOBAL = "shared", "global"
+EXCLUSIVE = symbol("exclusive")  # a property of the link
+WAIT_NETWORK = "wait-network"  # a capability of the source: attach once all brokers know of it
 
 
 class Filters(NamedTuple):
@@ -75,8 +77,17 @@ def read_source(link: SenderLink, context: Context) -> LinkSource:
         "shared": shared,
         "ack": (AckMode.AUTO if presettled else AckMode.CLIENT).value,
         "paused": True,
+        "exclusive": _exclusive(link.remote_properties),
+        "wait": "network" if WAIT_NETWORK in capabilities else "",
     }
     return LinkSource(destination, filters, durable, shared, presettled, pattern.wild, temporary, fields)
+
+
+def _exclusive(properties: AmqpValue) -> bool:
+    given = properties.get(EXCLUSIVE, False) if isinstance(properties, dict) else False
+    if not isinstance(given, bool):
+        raise RemoteProtocolError("E_AMQP_SOURCE", "the link property exclusive must be a boolean", fatal=False)
+    return given
 
 
 def _names(link: SenderLink, terminus: Terminus, capabilities: tuple[str, ...], context: Context) -> tuple[str, str]:

@@ -12,9 +12,9 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from zlib import crc32
 
 from tidings.errors import TidingsError
+from tidings.kernel.mqtt import MqttPublications
 from tidings.protocols.mqtt.encode import encode
 from tidings.protocols.mqtt.kept_record import KeptRecord
 from tidings.protocols.mqtt.packets import Connect, Packet, PublishAnswer, PublishPacket
@@ -27,6 +27,17 @@ CREDIT = 128  # messages of a subscription with acknowledgements that the broker
 IN_FLIGHT_MAX = 1_000
 ALIASES_MAX = 64
 _RELEASED = struct.Struct("<H16s")
+
+
+def in_flight_max(connect: Connect) -> int:
+    asked: int = connect.properties.get(Property.RECEIVE_MAXIMUM, 0xFFFF)
+    return min(asked, IN_FLIGHT_MAX)
+
+
+def maximum_packet(connect: Connect) -> int:
+    """0: any size."""
+    most: int = connect.properties.get(Property.MAXIMUM_PACKET, 0)
+    return most
 
 
 @dataclass(slots=True)
@@ -52,9 +63,12 @@ class Unfinished:
 
 
 class Outgoing:
+    """`plain` has what the kernel's path shares with this one."""
+
     def __init__(
         self,
         peer: NativePeer,
+        plain: MqttPublications,
         connect: Connect,
         send: Callable[[Packet], None],
         write: Callable[[bytes], None],
@@ -62,18 +76,13 @@ class Outgoing:
         *,
         persistent: bool,
     ) -> None:
-        properties = connect.properties
-        self._peer, self._send, self._write, self._version = peer, send, write, connect.version
-        self._in_flight_max = min(properties.get(Property.RECEIVE_MAXIMUM, 0xFFFF), IN_FLIGHT_MAX)
-        self._bytes_max: int = properties.get(Property.MAXIMUM_PACKET, 0)
-        self._aliases_max = min(properties.get(Property.TOPIC_ALIAS_MAXIMUM, 0), ALIASES_MAX)
-        self._aliases: dict[str, int] = {}
-        self._in_flight: dict[int, OutgoingMessage] = {}
+        self._peer, self._plain, self._send, self._write = peer, plain, send, write
+        self._version = connect.version
+        self._in_flight_max, self._bytes_max = in_flight_max(connect), maximum_packet(connect)
+        self._in_flight: dict[int, OutgoingMessage] = {}  # that the kernel has not sent
         self._received_ids: set[bytes] = set()  # message ids between PUBREC and PUBCOMP
-        self._before = Unfinished({}, [])
-        self._packet_id = 0
         self._waiting: deque[OutgoingMessage] = deque()
-        self._persistent = persistent
+        self._persistent = plain.persistent = persistent
         self._record = KeptRecord(peer, OUTGOING, self._released_ids, fail)
         self.waiting_bytes = 0
 
@@ -81,13 +90,13 @@ class Outgoing:
 
     def resume(self, record: bytes, before: Unfinished) -> None:
         """Go on where the last connection ended: what was received is released again [MQTT-4.4.0-1]."""
-        self._before = before
+        for packet_id, message_id in before.sent.items():
+            self._plain.add_earlier(packet_id, message_id)
         for packet_id, message_id in _RELEASED.iter_unpack(record):
             packet = PublishPacket("", b"", 2, packet_id=packet_id)
-            self._in_flight[packet_id] = OutgoingMessage(
-                None, 0, 0, 2, message_id, packet, received=True, released=True
-            )
-            self._received_ids.add(message_id)
+            message = OutgoingMessage(None, 0, 0, 2, message_id, packet, received=True, released=True)
+            self._add_in_flight(packet_id, message)
+            self._hold(message_id)
             self._send(PublishAnswer(PacketType.PUBREL, packet_id))
         for one in before.retained:
             self.offer(replace(one, subscription=None, again=True))
@@ -95,7 +104,8 @@ class Outgoing:
     def unfinished(self) -> Unfinished:
         open = {id: one for id, one in self._in_flight.items() if not one.received}
         retained = [one for one in (*open.values(), *self._waiting) if not one.tag]
-        return Unfinished({id: one.message_id for id, one in open.items()}, retained)
+        sent = {id: one.message_id for id, one in open.items()}
+        return Unfinished(sent | self._plain.sent(), retained)
 
     def _released_ids(self) -> bytes:
         found = [(id, one) for id, one in self._in_flight.items() if one.received and not one.complete]
@@ -111,51 +121,56 @@ class Outgoing:
             self.done(message)  # the client has it
         else:
             self._waiting.append(message)
+            self._plain.waiting += 1
             self.waiting_bytes += len(message.packet.payload)
-            self._next()
+            self.next()
 
-    def _next(self) -> None:
-        while self._waiting and len(self._in_flight) < self._in_flight_max:
+    def next(self) -> None:
+        """Send what waits, as far as packet ids are free."""
+        while self._waiting and self._plain.in_flight < self._in_flight_max:
             message = self._waiting[0]
-            packet_id = self._id_for(message)
-            if packet_id in self._in_flight:
+            packet_id = self._plain.packet_id(message.message_id)
+            if self._plain.is_in_flight(packet_id):
                 return
             self._waiting.popleft()
+            self._plain.waiting -= 1
             self.waiting_bytes -= len(message.packet.payload)
             if message.subscription is None or not message.subscription.ended:
                 self._put_in_flight(message, packet_id)
 
-    def _id_for(self, message: OutgoingMessage) -> int:
-        if self._persistent:
-            return crc32(message.message_id) % 0xFFFF + 1
-        while True:
-            self._packet_id = self._packet_id % 0xFFFF + 1
-            if self._packet_id not in self._in_flight:
-                return self._packet_id
+    def _add_in_flight(self, packet_id: int, message: OutgoingMessage) -> None:
+        self._in_flight[packet_id] = message
+        self._plain.put(packet_id)
+
+    def _remove_in_flight(self, packet_id: int) -> None:
+        del self._in_flight[packet_id]
+        self._plain.free(packet_id)
+
+    def _hold(self, message_id: bytes) -> None:
+        self._received_ids.add(message_id)
+        self._plain.held = len(self._received_ids)
 
     def _put_in_flight(self, message: OutgoingMessage, packet_id: int) -> None:
-        again = message.again or self._before.sent.pop(packet_id, None) == message.message_id
+        again = message.again or self._plain.was_sent(packet_id, message.message_id)
         message.packet = replace(message.packet, dup=again, packet_id=packet_id)
         if self._put(message.packet):
-            self._in_flight[packet_id] = message
+            self._add_in_flight(packet_id, message)
         else:
             self.done(message)
 
     def _put(self, packet: PublishPacket) -> bool:
         """Write the packet; False if it is larger than the client allows, which counts as sent [MQTT-3.1.2-25]."""
-        topic, aliased = packet.topic, packet
-        alias = self._aliases.get(topic, 0)
-        new = not alias and len(self._aliases) < self._aliases_max
-        if new:
-            alias = len(self._aliases) + 1
-        if alias:
-            properties = {**packet.properties, Property.TOPIC_ALIAS: alias}
-            aliased = replace(packet, topic=topic if new else "", properties=properties)
+        alias = self._plain.alias(packet.topic)
+        new = 0 if alias else self._plain.next_alias
+        aliased = packet
+        if alias or new:
+            properties = {**packet.properties, Property.TOPIC_ALIAS: alias or new}
+            aliased = replace(packet, topic=packet.topic if new else "", properties=properties)
         data = encode(aliased, self._version)
         if self._bytes_max and len(data) > self._bytes_max:
             return False
         if new:
-            self._aliases[topic] = alias
+            self._plain.add_alias(packet.topic)
         self._write(data)
         return True
 
@@ -166,12 +181,8 @@ class Outgoing:
             return
         if message.tag:
             self._peer.ack(number, message.tag)
-        if subscription.limited:
-            used = subscription.used.get(number, 0) + 1
-            if used >= CREDIT // 2:
-                self._peer.credit(number, used)
-                used = 0
-            subscription.used[number] = used
+        if more := self._plain.use(number):
+            self._peer.credit(number, more)
 
     # --- the client's answers -------------------------------------------------------------------------------------
 
@@ -182,6 +193,9 @@ class Outgoing:
             case PacketType.PUBACK:
                 if message is not None and message.qos == 1:
                     self._finish(packet.packet_id, message)
+                elif self._plain.acknowledge(packet.packet_id):
+                    self._peer.forward(self._plain.take_frames())
+                    self.next()
             case PacketType.PUBREC:
                 self._received(packet, message)
             case PacketType.PUBCOMP:
@@ -200,7 +214,7 @@ class Outgoing:
         elif not message.received:
             message.received = True
             if self._persistent:
-                self._received_ids.add(message.message_id)
+                self._hold(message.message_id)
                 subscription, ack = message.subscription, (message.number, message.tag)
                 open = subscription is not None and not subscription.ended and message.tag > 0
                 self._record.changed(lambda: self._release(packet.packet_id, message), ack=ack if open else None)
@@ -222,10 +236,11 @@ class Outgoing:
 
     def _free(self, packet_id: int, message: OutgoingMessage) -> None:
         self._received_ids.discard(message.message_id)
-        del self._in_flight[packet_id]
-        self._next()
+        self._plain.held = len(self._received_ids)
+        self._remove_in_flight(packet_id)
+        self.next()
 
     def _finish(self, packet_id: int, message: OutgoingMessage) -> None:
-        del self._in_flight[packet_id]
+        self._remove_in_flight(packet_id)
         self.done(message)
-        self._next()
+        self.next()

@@ -6,12 +6,12 @@ PUBACK and PUBREC are sent in the order of the PUBLISH packets [MQTT-4.6.0-2, -3
 the message. Packet identifiers of QoS 2 are kept from PUBLISH to PUBREL.
 """
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
-from tidings.errors import RemoteError, TidingsError
+from tidings.errors import TidingsError
 from tidings.kernel.codec import encode_message
+from tidings.kernel.mqtt import MqttPublications
 from tidings.model.destination import Destination
 from tidings.model.message_id import MessageId
 from tidings.protocols.mqtt.exactly_once import ExactlyOnceReceiver
@@ -21,41 +21,45 @@ from tidings.protocols.mqtt.properties import PacketType, Property
 from tidings.protocols.mqtt.reasons import MqttError, Reason, reason_of
 from tidings.protocols.native.peer import NativePeer
 
-RECEIVE_MAXIMUM = 1_000
+RECEIVE_MAXIMUM = 1_000  # of MQTT 5, which tells the client
+PACKET_IDS_MAX = 0xFFFF
 TOPIC_ALIAS_MAXIMUM = 64
 DESTINATIONS_MAX = 1_000  # remembered by topic name
 MESSAGE_OVERHEAD = 64  # bytes of a native frame beside its message
 
 
-@dataclass(slots=True)
-class _Unanswered:
-    packet_id: int
-    qos: int
-    done: bool = False
-    error: TidingsError | None = None
+def unanswered_max(version: int) -> int:
+    """Publications of a client in flight; before MQTT 5 it knows no limit but that of packet identifiers."""
+    return RECEIVE_MAXIMUM if version == V5 else PACKET_IDS_MAX
 
 
 class Publisher:
-    """`fail` ends the connection; `send` writes a packet."""
+    """`plain` has what the kernel's path shares with this one; `settled` is called when answers may be ready; `fail`
+    ends the connection.
+    """
 
     def __init__(
         self,
         peer: NativePeer,
+        plain: MqttPublications,
         version: int,
         frame_bytes_max: int,
         next_id: Callable[[], MessageId],
         send: Callable[[Packet], None],
+        encode: Callable[[Packet], bytes],
+        settled: Callable[[], None],
         fail: Callable[[TidingsError], None],
         exactly_once: ExactlyOnceReceiver | None,
     ) -> None:
-        self._peer, self._version, self._frame_bytes_max = peer, version, frame_bytes_max
-        self._next_id, self._send, self._fail = next_id, send, fail
-        self._aliases: dict[int, str] = {}
+        self._peer, self._plain, self._version, self._frame_bytes_max = peer, plain, version, frame_bytes_max
+        self._next_id, self._send, self._encode_packet, self._fail = next_id, send, encode, fail
+        self._on_settled = settled
         self._destinations: dict[str, Destination] = {}
-        self._unanswered: deque[_Unanswered] = deque()
         self._exactly_once = exactly_once
         # Packet ids of QoS 2 that wait for PUBREL.
         self._received: set[int] = set() if exactly_once is None else set(exactly_once.received)
+        plain.received = len(self._received)
+        peer.on_foreign_refusal = self._refused
 
     def publish(self, packet: PublishPacket) -> None:
         topic = self._topic(packet)
@@ -66,27 +70,35 @@ class Publisher:
             self._peer.publish(self._encode(packet, topic), None)
             return
         if packet.packet_id in self._received:  # sent again: the message was taken [MQTT-4.3.3-10]
-            if not any(one.packet_id == packet.packet_id and one.qos == 2 for one in self._unanswered):
+            if not self._plain.waits_for_pubrec(packet.packet_id):
                 self._send(PublishAnswer(PacketType.PUBREC, packet.packet_id))
             return
-        if len(self._unanswered) + len(self._received) >= RECEIVE_MAXIMUM:
-            raise MqttError(Reason.RECEIVE_MAXIMUM, f"more than {RECEIVE_MAXIMUM} publications in flight")
-        entry = _Unanswered(packet.packet_id, packet.qos)
-        self._unanswered.append(entry)
+        most = unanswered_max(self._version)
+        if self._plain.unanswered + len(self._received) >= most:
+            raise MqttError(Reason.RECEIVE_MAXIMUM, f"more than {most} publications in flight")
+        settled = partial(self._settled, self._plain.add_unanswered(packet.packet_id, packet.qos), packet)
         if reserved and self._version != V5:  # there is no negative answer but the end of the connection
-            self._settled(entry, None)
+            settled(None)
             return
         try:
             message = self._encode(packet, topic)
         except TidingsError as error:
-            self._settled(entry, error)
+            settled(error)
             return
         if packet.qos == 2:
-            self._received.add(packet.packet_id)
+            self._note_received(packet.packet_id)
         if packet.qos == 2 and self._exactly_once is not None:
-            self._exactly_once.publish(packet.packet_id, message, lambda error: self._settled(entry, error))
+            self._exactly_once.publish(packet.packet_id, message, settled)
         else:
-            self._peer.publish(message, lambda error: self._settled(entry, error))
+            self._peer.publish(message, settled)
+
+    def _note_received(self, packet_id: int) -> None:
+        self._received.add(packet_id)
+        self._plain.received = len(self._received)
+
+    def _forget_received(self, packet_id: int) -> None:
+        self._received.discard(packet_id)
+        self._plain.received = len(self._received)
 
     def release(self, packet: PublishAnswer) -> None:
         """PUBREL: the packet id may be used again."""
@@ -97,7 +109,7 @@ class Publisher:
             self._released(packet.packet_id, Reason.SUCCESS if known else Reason.PACKET_ID_UNKNOWN)
 
     def _released(self, packet_id: int, reason: Reason) -> None:
-        self._received.discard(packet_id)
+        self._forget_received(packet_id)
         self._send(PublishAnswer(PacketType.PUBCOMP, packet_id, reason))
 
     def _topic(self, packet: PublishPacket) -> str:
@@ -107,10 +119,10 @@ class Publisher:
         if alias > TOPIC_ALIAS_MAXIMUM:  # [MQTT-3.3.2-9]
             raise MqttError(Reason.TOPIC_ALIAS, f"topic alias {alias} exceeds {TOPIC_ALIAS_MAXIMUM}")
         if packet.topic:
-            self._aliases[alias] = packet.topic
-        elif alias not in self._aliases:
+            self._plain.set_topic(alias, packet.topic)
+        elif not self._plain.topic(alias):
             raise MqttError(Reason.PROTOCOL_ERROR, f"topic alias {alias} has no topic")
-        return self._aliases[alias]
+        return self._plain.topic(alias)
 
     def _encode(self, packet: PublishPacket, topic: str) -> bytes:
         destination = self._destinations.get(topic)
@@ -124,21 +136,28 @@ class Publisher:
             raise MqttError(Reason.PACKET_TOO_LARGE, f"message exceeds {self._frame_bytes_max} bytes")
         return message
 
-    def _settled(self, entry: _Unanswered, error: TidingsError | RemoteError | None) -> None:
-        entry.done, entry.error = True, error
+    def _settled(self, number: int, packet: PublishPacket, error: TidingsError | None) -> None:
+        answer = b""
         if error is not None:
-            self._received.discard(entry.packet_id)
+            self._forget_received(packet.packet_id)
             if self._version != V5:  # there is no negative answer: end the connection [3.1.1 MQTT-3.3.5-2]
                 self._fail(error)
                 return
-        while self._unanswered and self._unanswered[0].done:
-            first = self._unanswered.popleft()
-            type = PacketType.PUBREC if first.qos == 2 else PacketType.PUBACK
-            if first.error is None:
-                self._send(PublishAnswer(type, first.packet_id))
-            else:
-                why = {Property.REASON_STRING: f"{first.error.code}: {first.error.reason}"}
-                self._send(PublishAnswer(type, first.packet_id, _answer_reason(first.error), why))
+            answer = self._encode_packet(_refusal(packet.packet_id, packet.qos, error))
+        self._plain.settle(number, answer)
+        self._on_settled()
+
+    def _refused(self, receipt: int, error: TidingsError) -> None:
+        """A publication that the kernel has taken."""
+        packet_id = self._plain.unanswered_id(receipt)
+        if packet_id is not None:
+            self._settled(receipt, PublishPacket("", b"", 1, packet_id=packet_id), error)
+
+
+def _refusal(packet_id: int, qos: int, error: TidingsError) -> PublishAnswer:
+    why = {Property.REASON_STRING: f"{error.code}: {error.reason}"}
+    type = PacketType.PUBREC if qos == 2 else PacketType.PUBACK
+    return PublishAnswer(type, packet_id, _answer_reason(error), why)
 
 
 def _answer_reason(error: TidingsError) -> Reason:

@@ -14,7 +14,8 @@ from typing import Any, NoReturn, assert_never
 
 from tidings.errors import RemoteError, TidingsError
 from tidings.kernel.codec import encode_message
-from tidings.model.message_id import MessageId, MessageIdSource
+from tidings.kernel.mqtt import MqttLimits, MqttPublications
+from tidings.model.message_id import MessageId
 from tidings.node.clients.subscription_plan import NAME_MAX
 from tidings.node.protocol_session import Hello
 from tidings.protocols.mqtt.clients import MqttClients
@@ -23,7 +24,7 @@ from tidings.protocols.mqtt.encode import encode
 from tidings.protocols.mqtt.exactly_once import ExactlyOnceReceiver
 from tidings.protocols.mqtt.mapping import destination_of, message_of
 from tidings.protocols.mqtt.opening import EncodedWill, SessionOpening, SessionState, linger, milliseconds
-from tidings.protocols.mqtt.outgoing import Outgoing
+from tidings.protocols.mqtt.outgoing import ALIASES_MAX, CREDIT, Outgoing, in_flight_max, maximum_packet
 from tidings.protocols.mqtt.packets import (
     V4,
     V5,
@@ -42,11 +43,11 @@ from tidings.protocols.mqtt.packets import (
     Will,
 )
 from tidings.protocols.mqtt.properties import PacketType, Property
-from tidings.protocols.mqtt.publisher import RECEIVE_MAXIMUM, TOPIC_ALIAS_MAXIMUM, Publisher
+from tidings.protocols.mqtt.publisher import RECEIVE_MAXIMUM, TOPIC_ALIAS_MAXIMUM, Publisher, unanswered_max
 from tidings.protocols.mqtt.reasons import RETURN_CODES, MqttError, Reason, reason_of
 from tidings.protocols.mqtt.splitter import PacketSplitter
 from tidings.protocols.mqtt.subscriber import MqttSubscriber
-from tidings.protocols.native.frames import FrameType, unsigned
+from tidings.protocols.native.frames import FrameType, unsigned, whole_frame
 from tidings.protocols.native.peer import Delivered, Dropped, Ended, Fields, NativePeer, Said, Welcomed
 from tidings.protocols.native.session import NativeSession
 from tidings.protocols.session import Caller
@@ -80,7 +81,9 @@ class MqttSession:
         self._version = V4
         self._connect: Connect | None = None
         self._client_id = ""
-        self._ids: MessageIdSource | None = None
+        self._plain: MqttPublications | None = None  # the kernel's path
+        self._broker_id = 0
+        self._waiting = b""  # of the broker's frames, one that is not complete
         self._now_ms = 0
         self._will: EncodedWill | None = None
         self._state: SessionState | None = None
@@ -104,15 +107,25 @@ class MqttSession:
 
     def _take_packets(self) -> None:
         try:
-            if self._reads():
-                for first, content in self._splitter.packets():
-                    self._packet(first, content)
-                    if not self._reads():
-                        break
+            while self._reads():
+                self._take_plain()
+                if (packet := self._splitter.next()) is None:
+                    break
+                self._packet(*packet)
             if self.state is MqttState.LOGIN and self._splitter.waiting_bytes > LOGIN_BYTES_MAX:
                 raise MqttError(Reason.PACKET_TOO_LARGE, "too many bytes before the login is complete")
         except TidingsError as error:
             self._fail(error)
+
+    def _take_plain(self) -> None:
+        """Let the kernel take what needs no Python."""
+        plain = self._plain
+        if plain is None or self._outgoing is None:
+            return
+        self._splitter.take(lambda data, at: plain.take(data, at, self._now_ms))
+        if frames := plain.take_frames():
+            self._peer.forward(frames)
+            self._outgoing.next()
 
     def _reads(self) -> bool:
         """Packets are taken; during the login they wait."""
@@ -121,7 +134,30 @@ class MqttSession:
     def frames(self, data: bytes, now_ms: int) -> None:
         """Native frames from the broker."""
         self._now_ms = now_ms
-        self._peer.receive(data, self._said)
+        whole, at = self._waiting + data if self._waiting else data, 0
+        while size := whole_frame(whole, at):
+            if used := self._give(whole, at):
+                at += used
+                continue
+            self._peer.receive(whole[at : at + size], self._said)
+            at += size
+        self._waiting = whole[at:]
+
+    def _give(self, frames: bytes, at: int) -> int:
+        """Give the kernel what needs no Python; returns how many bytes it has taken."""
+        if self._plain is None or self.state is not MqttState.READY:
+            return 0
+        used = self._plain.give(frames, at, self._now_ms)
+        self._put_given()
+        return used
+
+    def _put_given(self) -> None:
+        """Pass on what the kernel has for client and broker."""
+        assert self._plain is not None
+        if output := self._plain.take_output():
+            self._output.append(output)
+        if frames := self._plain.take_frames():
+            self._peer.forward(frames)
 
     def tick(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -255,8 +291,9 @@ class MqttSession:
         assert self._connect is not None
         connect = self._connect
         publisher, broker = unsigned(fields, "publisher"), unsigned(fields, "broker")
-        self._publisher_id, self._ids = publisher, MessageIdSource(publisher, broker)
+        self._publisher_id, self._broker_id = publisher, broker
         self._frame_max = unsigned(fields, "frame_max") or self._caller.frame_bytes_max
+        self._plain = MqttPublications(publisher, broker, self._version == V5, self._limits(connect))
         self._splitter.bytes_max = self._frame_max
         properties: dict[Property, Any] = {
             Property.RECEIVE_MAXIMUM: RECEIVE_MAXIMUM,
@@ -281,6 +318,14 @@ class MqttSession:
         opening = SessionOpening(self._peer, connect, self._will, publisher, opened)
         self._clients.enter(self._user, self._client_id, self, partial(self._enter, opening))
 
+    def _limits(self, connect: Connect) -> MqttLimits:
+        limits = MqttLimits()
+        limits.packet_bytes_max, limits.unanswered_max = self._frame_max, unanswered_max(self._version)
+        limits.in_flight_max, limits.credit_step = in_flight_max(connect), CREDIT // 2
+        limits.outgoing_packet_bytes_max = maximum_packet(connect)
+        limits.aliases_max = min(connect.properties.get(Property.TOPIC_ALIAS_MAXIMUM, 0), ALIASES_MAX)
+        return limits
+
     @property
     def _user(self) -> str:
         return (self._connect.user if self._connect is not None else None) or self._caller.certificate
@@ -300,15 +345,25 @@ class MqttSession:
         self._caller.wake()
 
     def _opened(self, state: SessionState, connect: Connect, properties: dict[Property, Any]) -> None:
+        assert self._plain is not None
         persistent, self._state = state.persistent, state
         fail, write = self._fail_later, self._output.append
         receiver = ExactlyOnceReceiver(self._peer, state.incoming, fail) if persistent else None
         self._publisher = Publisher(
-            self._peer, self._version, self._frame_max, self._next_id, self._send, fail, receiver
+            self._peer,
+            self._plain,
+            self._version,
+            self._frame_max,
+            self._next_id,
+            self._send,
+            self._encode,
+            self._put_given,
+            fail,
+            receiver,
         )
-        self._outgoing = Outgoing(self._peer, connect, self._send, write, fail, persistent=persistent)
+        self._outgoing = Outgoing(self._peer, self._plain, connect, self._send, write, fail, persistent=persistent)
         self._subscriber = MqttSubscriber(
-            self._peer, connect, self._outgoing, self._send, fail, state.record, persistent=persistent
+            self._peer, self._plain, connect, self._outgoing, self._send, fail, state.record, persistent=persistent
         )
         self.state = MqttState.READY
         self._send(Connack(state.present, Reason.SUCCESS, properties))
@@ -319,17 +374,19 @@ class MqttSession:
         self._take_packets()
 
     def _next_id(self) -> MessageId:
-        assert self._ids is not None
-        while (found := self._ids.next(self._now_ms)) is None:  # 65 536 in this millisecond
-            self._now_ms += 1
-        return found
+        assert self._plain is not None
+        ms, counter = self._plain.next_id(self._now_ms)
+        return MessageId(self._publisher_id, self._broker_id, ms, counter)
 
     # --- the end --------------------------------------------------------------------------------------------------
 
     def _send(self, packet: Packet) -> None:
+        self._output.append(self._encode(packet))
+
+    def _encode(self, packet: Packet) -> bytes:
         if self._connect is not None and not self._connect.properties.get(Property.REQUEST_PROBLEM, 1):
             packet = _without_reason(packet)  # [MQTT-3.1.2-29]
-        self._output.append(encode(packet, self._version))
+        return encode(packet, self._version)
 
     def _fail(self, error: TidingsError) -> NoReturn:
         self._end(error)

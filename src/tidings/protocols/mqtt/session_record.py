@@ -26,10 +26,11 @@ class MqttSubscription:
     retain_as_published: bool
     topic: str  # of the filter, without share and conditions
     durable: int = 0  # a number of the session; 0: the subscription ends with the connection
+    exclusive: bool = False
     patterns: tuple[str, ...] = ()
     numbers: list[int] = field(default_factory=list)  # of the broker's subscriptions
-    used: dict[int, int] = field(default_factory=dict)  # credit to return, by number
     ended: bool = False
+    wait: str = ""  # until where it is known before it is answered
 
     def __post_init__(self) -> None:
         self.patterns = patterns(self.topic)
@@ -48,7 +49,16 @@ class MqttSubscription:
 
     def _key(self) -> tuple[object, ...]:
         local = self.no_local and not (self.durable or self.shared)  # otherwise filtered here
-        return self.shared, self.selector, self.policy, local, self.topic, bool(self.durable), self.limited
+        return (
+            self.shared,
+            self.selector,
+            self.policy,
+            local,
+            self.topic,
+            bool(self.durable),
+            self.limited,
+            self.exclusive,
+        )
 
 
 _FIELDS = (
@@ -62,6 +72,7 @@ _FIELDS = (
     "retain_as_published",
     "topic",
     "durable",
+    "exclusive",  # records of earlier versions end before it
 )
 
 
@@ -85,7 +96,7 @@ class SessionRecord:
     @classmethod
     def from_bytes(cls, data: bytes) -> "SessionRecord":
         last, publishers, subscriptions = json.loads(data)
-        found = [MqttSubscription(**dict(zip(_FIELDS, one, strict=True))) for one in subscriptions]
+        found = [MqttSubscription(**dict(zip(_FIELDS, one, strict=False))) for one in subscriptions]
         return cls({one.filter: one for one in found}, publishers, last)
 
 

@@ -1,6 +1,6 @@
 """Splits a stream of bytes into packets, each refused from its length alone if it is longer than allowed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidings.protocols.mqtt.reasons import MqttError, Reason
 
@@ -10,28 +10,44 @@ class PacketSplitter:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self._input = bytearray()
+        self._input: bytes | bytearray = b""  # a bytearray while a packet is incomplete
+        self._at = 0
 
     def feed(self, data: bytes) -> None:
+        if not self.waiting_bytes:
+            self._input, self._at = data, 0
+            return
+        if not isinstance(self._input, bytearray):
+            self._input, self._at = bytearray(memoryview(self._input)[self._at :]), 0
         self._input += data
 
     @property
     def waiting_bytes(self) -> int:
-        return len(self._input)
+        return len(self._input) - self._at
 
     def packets(self) -> Iterator[tuple[int, bytes]]:
         """All complete packets so far."""
-        input, start = self._input, 0
-        try:
-            while (found := self._length(start)) is not None:
-                begin, length = found
-                if len(input) < begin + length:
-                    return
-                first, content = input[start], bytes(memoryview(input)[begin : begin + length])
-                start = begin + length
-                yield first, content
-        finally:
-            del input[:start]
+        while (found := self.next()) is not None:
+            yield found
+
+    def next(self) -> tuple[int, bytes] | None:
+        """Take the first packet, if it is complete."""
+        found = self._length(self._at)
+        if found is None or len(self._input) < sum(found):
+            return None
+        begin, length = found
+        first, content = self._input[self._at], bytes(memoryview(self._input)[begin : begin + length])
+        self._at = begin + length
+        return first, content
+
+    def take(self, take: Callable[[bytes, int], int]) -> None:
+        """Let others take whole packets: `take` is given bytes and a place, and returns how many bytes it has taken."""
+        found = self._length(self._at)
+        if found is None or len(self._input) < sum(found):
+            return
+        if isinstance(self._input, bytearray):
+            self._input, self._at = bytes(memoryview(self._input)[self._at :]), 0
+        self._at += take(self._input, self._at)
 
     def _length(self, start: int) -> tuple[int, int] | None:
         """Begin and length of the content of the packet at this place; None if its length is incomplete."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from tidings.errors import RemoteError, TidingsError
 from tidings.kernel.codec import decode_message
+from tidings.kernel.mqtt import MqttPublications
 from tidings.model.message import Message
 from tidings.protocols.mqtt.content_filters import both, selector_of
 from tidings.protocols.mqtt.kept_record import KeptRecord
@@ -41,6 +42,7 @@ class MqttSubscriber:
     def __init__(
         self,
         peer: NativePeer,
+        plain: MqttPublications,
         connect: Connect,
         outgoing: Outgoing,
         send: Callable[[Packet], None],
@@ -49,7 +51,7 @@ class MqttSubscriber:
         *,
         persistent: bool,
     ) -> None:
-        self._peer, self._send, self._version = peer, send, connect.version
+        self._peer, self._plain, self._send, self._version = peer, plain, send, connect.version
         self._outgoing, self._persistent = outgoing, persistent
         self._record = record
         self._kept = KeptRecord(peer, SUBSCRIPTIONS, record.to_bytes, fail)
@@ -127,7 +129,11 @@ class MqttSubscriber:
             topic.no_local,
             topic.retain_as_published,
             name,
+            exclusive=user_property(pairs, "exclusive").lower() == "true",
         )
+        if found.exclusive and not shared:
+            raise MqttError(Reason.TOPIC_FILTER, "exclusive is for shared subscriptions ($share/group/filter)")
+        found.wait = user_property(pairs, "wait")
         if self._persistent and topic.qos and not shared:
             found.durable = self._record.take_durable()
         return found
@@ -140,7 +146,16 @@ class MqttSubscriber:
             return
         before.qos, before.identifier = wanted.qos, wanted.identifier
         before.no_local, before.retain_as_published = wanted.no_local, wanted.retain_as_published
-        answered(wanted.qos)
+        for number in before.numbers:
+            self._tell_kernel(number, before)
+        if not wanted.wait:
+            answered(wanted.qos)
+            return
+
+        def known(answer: Fields | RemoteError) -> None:
+            answered(reason_of(answer) if isinstance(answer, RemoteError) else wanted.qos)
+
+        self._peer.ask(FrameType.SYNC, {"wait": wanted.wait}, known)
 
     def _subscribe(self, wanted: MqttSubscription, answered: Callable[[int], None]) -> None:
         """Subscribe with the broker."""
@@ -158,18 +173,28 @@ class MqttSubscriber:
             self._next_number += 1
             wanted.numbers.append(self._next_number)
             self._by_number[self._next_number] = wanted
+            self._tell_kernel(self._next_number, wanted)
             fields: Fields = {"subscription": self._next_number, "destination": f"topic:{pattern}"}
             fields |= {"selector": wanted.selector, "policy": wanted.policy}
             if wanted.shared:
                 # Of a filter with two patterns each has its group.
-                fields |= {"shared": f"mqtt/{place}/{wanted.shared}", "ack": "client"}
+                fields |= {"shared": f"mqtt/{place}/{wanted.shared}", "ack": "client", "exclusive": wanted.exclusive}
             elif wanted.durable:
                 fields |= {"durable": wanted.durable_name(place), "ack": "client"}
             else:
                 fields["no_local"] = wanted.no_local
+            if wanted.wait:
+                fields["wait"] = wanted.wait
             if wanted.limited:
                 fields["credit"] = CREDIT
             self._peer.ask(FrameType.SUBSCRIBE, fields, on_answer)
+
+    def _tell_kernel(self, number: int, subscription: MqttSubscription) -> None:
+        identifier = subscription.identifier if self._version == V5 else 0
+        plain = not (subscription.durable and subscription.no_local)  # `_own` decides
+        self._plain.set_subscription(
+            number, subscription.qos, identifier, subscription.retain_as_published, subscription.limited, plain
+        )
 
     def _added(self, wanted: MqttSubscription, errors: list[RemoteError]) -> int:
         before = self._record.subscriptions.get(wanted.filter)
@@ -199,6 +224,7 @@ class MqttSubscriber:
     def _end(self, subscription: MqttSubscription) -> None:
         subscription.ended = True
         for place, number in enumerate(subscription.numbers):
+            self._plain.remove_subscription(number)
             if self._by_number.pop(number, None) is not None:
                 self._peer.ask(FrameType.UNSUBSCRIBE, {"subscription": number, "release": True}, lambda _: None)
             if subscription.durable:

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from tidings.errors import CodecError, RemoteProtocolError
+from tidings.kernel import fields as kernel_fields
 from tidings.model.codec import encode_frame
 from tidings.model.reader import Reader, value_of, varint
 from tidings.model.values import Value
@@ -89,6 +90,12 @@ def encode_fields(fields: Mapping[str, Value]) -> bytes:
 
 
 def decode_fields(payload: bytes) -> dict[str, Value]:
+    fields = kernel_fields.decode_fields(payload)
+    return read_fields(payload) if fields is None else fields
+
+
+def read_fields(payload: bytes) -> dict[str, Value]:
+    """The same in plain Python, which says what is wrong and where."""
     reader = Reader(payload)
     count = reader.varint()
     if count > FIELDS_MAX:
@@ -191,6 +198,14 @@ def decode_retained(payload: bytes) -> tuple[int, int, bytes]:
         raise CodecError("E_CODEC_TRUNCATED", "truncated retained message", position=len(payload))
     receipt, offset = _RETAINED.unpack_from(payload)
     return receipt, offset, payload[_RETAINED.size :]
+
+
+def whole_frame(data: bytes, at: int) -> int:
+    """The size of the frame at this place; 0: it is not complete."""
+    if len(data) - at < HEADER_BYTES:
+        return 0
+    size = HEADER_BYTES + int.from_bytes(data[at : at + 4], "little")
+    return size if len(data) - at >= size else 0
 
 
 class FrameSplitter:

@@ -40,13 +40,15 @@ _SPECIAL = re.compile(r"[\n\r:\\\0]")
 
 def decode(data: bytes, version: StompVersion) -> StompFrame:
     """A frame without its NUL. CONNECT and its like know no escapes."""
-    head, _, body = data.replace(b"\r\n", b"\n", data.count(b"\n", 0, _head_end(data))).partition(b"\n\n")
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n", data.count(b"\n", 0, _head_end(data)))
+    head, _, body = data.partition(b"\n\n")
     try:
         command, *lines = head.decode().rstrip("\n").split("\n")
     except UnicodeDecodeError as error:
         raise RemoteProtocolError("E_STOMP_UTF8", "the headers are not UTF-8", position=error.start) from None
     headers: dict[str, str] = {}
-    plain = command in ("CONNECT", "STOMP")
+    plain = command in ("CONNECT", "STOMP") or (b"\\" not in head and version is not StompVersion.V10)
     for line in lines:
         name, _, value = line.partition(":")
         if not plain:

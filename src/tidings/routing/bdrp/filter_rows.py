@@ -13,7 +13,6 @@ True
 """
 
 import hashlib
-from collections.abc import Hashable
 
 from tidings.errors import CodecError
 from tidings.matching.categories import UNSPOKEN
@@ -99,17 +98,3 @@ def _topic_lossless(name: str, pattern: str, *, graded: bool) -> bool:
 
 def all_lossless(predicate: Predicate, *, graded: bool) -> bool:
     return all(lossless(constraint, graded=graded) for one in predicate.conjunctions for constraint in one)
-
-
-def members(predicate: Predicate, row: bytes) -> frozenset[Hashable]:
-    """Constraints that whatever matches the predicate fulfils; if these are not all that it asks for, its row as well,
-    so that it makes no other filter needless.
-
-    >>> narrow = Predicate.of(Constraint("price", Op.GT, 20), Constraint("stock", Op.EQ, "XYZ"))
-    >>> members(Predicate.of(Constraint("price", Op.GT, 20)), b"wide") <= members(narrow, b"narrow")
-    True
-    """
-    first, *others = predicate.conjunctions
-    if others:
-        return frozenset(first).intersection(*others) | {row}
-    return frozenset((*first, row)) if predicate.residual is not None else frozenset(first)

@@ -15,16 +15,16 @@ its exact filter (filter_rows.py), except a large one of which the encoding is s
 
 import hashlib
 import hmac
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tidings.kernel.row_antichain import RowAntichain
 from tidings.matching.encoding import Encoding
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.predicate import Predicate
 from tidings.overlay.link.greeting import ANY
 from tidings.routing.bdrp import filter_rows
 from tidings.routing.bdrp.advertisement import FILTER_BYTES_MAX, FORM_BYTES
-from tidings.routing.bdrp.antichain import Antichain
 from tidings.routing.bdrp.elements import ELEMENT_BYTES, element_row, elements
 
 ENCODED_ABOVE = 512  # bytes; smaller filters are cheaper to match than to encode messages for
@@ -64,15 +64,18 @@ class InterestEncoding:
         text = repr((CATEGORIES_VERSION, self.parameters()))
         return hashlib.sha256(text.encode()).digest()[:FORM_BYTES]
 
-    def rows(self, predicate: Predicate) -> set[bytes]:
-        """The rows by which to advertise a predicate."""
+    def rows(self, predicate: bytes) -> set[bytes]:
+        """The rows by which to advertise an encoded predicate."""
         if self.keyless:
             return set()
-        if self.exact and predicate.conjunctions:
-            row = self._filter(encode_predicate(predicate))
-            if len(row) <= FILTER_BYTES_MAX and not (len(row) > ENCODED_ABOVE and self._fits(predicate, len(row))):
-                return {row}
-        return self.encoded_rows(predicate)
+        never = predicate.startswith(b"\0")
+        if not self.exact or never:
+            return self.encoded_rows(decode_predicate(predicate))
+        row = self._filter(predicate)
+        if len(row) <= ENCODED_ABOVE:
+            return {row}
+        read = decode_predicate(predicate)
+        return self.encoded_rows(read) if len(row) > FILTER_BYTES_MAX or self._fits(read, len(row)) else {row}
 
     def _filter(self, predicate: bytes) -> bytes:
         key = self.encoding.key
@@ -102,16 +105,19 @@ class InterestEncoding:
 
     def minimal(self, rows: set[bytes]) -> set[bytes]:
         """The rows without those that another makes needless."""
-        kept = Antichain(self.members)
+        kept = RowAntichain()
         for row in rows:
-            kept.add(row)
-        return set(kept)
+            self.add_to(kept, row)
+        return set(kept.rows())
 
-    def members(self, row: bytes) -> frozenset[Hashable]:
-        """The elements of a row, or the bits of its vector that are set; of a filter its constraints (filter_rows.py).
-        A row whose members are all in another makes that one needless."""
+    def add_to(self, antichain: RowAntichain, row: bytes) -> None:
         if filter_rows.is_filter(row):
-            return filter_rows.members(decode_predicate(filter_rows.predicate_of(self.opened(row))), row)
+            antichain.add_filter(row, filter_rows.predicate_of(self.opened(row)))
+        else:
+            antichain.add(row, list(self.members(row)))
+
+    def members(self, row: bytes) -> frozenset[int]:
+        """The elements of an encoded row, or the bits of its vector that are set."""
         return self.carried(elements(row)) if not self.vectors else _bits(int.from_bytes(row, "little"))
 
     def carried(self, asked: Iterable[int]) -> frozenset[int]:

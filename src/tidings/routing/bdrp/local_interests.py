@@ -3,8 +3,8 @@
 >>> from tidings.model.constraint import Constraint, Op
 >>> from tidings.matching.encoding import Encoding
 >>> interests = LocalInterests(InterestEncoding(Encoding(bits=64, hashes=2), vectors=True))
->>> interests.add(Predicate.of(Constraint("stock", Op.EQ, "XYZ"), Constraint("price", Op.GT, 20)))
->>> interests.add(Predicate.of(Constraint("stock", Op.EQ, "XYZ")))
+>>> interests.add(encode_predicate(Predicate.of(Constraint("stock", Op.EQ, "XYZ"), Constraint("price", Op.GT, 20))))
+>>> interests.add(encode_predicate(Predicate.of(Constraint("stock", Op.EQ, "XYZ"))))
 >>> len(interests.rows())  # the second asks for less: the first adds nothing
 1
 >>> added, removed = interests.take_changes()
@@ -12,59 +12,66 @@
 True
 """
 
-from collections import Counter
-
+from tidings.kernel.row_antichain import RowAntichain
+from tidings.model.codec import decode_predicate, encode_predicate
+from tidings.model.constraint import Op
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Conjunction, Predicate
-from tidings.routing.bdrp import filter_rows
-from tidings.routing.bdrp.antichain import Antichain
 from tidings.routing.bdrp.interests import InterestEncoding
+
+_QUEUE = QUEUE_ATTRIBUTE.encode()
 
 
 class LocalInterests:
-    """Rows with reference counts, since many subscriptions have equal predicates."""
+    """Rows with reference counts, since many subscriptions have equal predicates. Predicates are encoded."""
 
     def __init__(self, encoding: InterestEncoding) -> None:
         self.encoding = encoding
-        self._counts: Counter[Predicate] = Counter()
-        self._rows: dict[Predicate, set[bytes]] = {}
-        self._minimal = Antichain(encoding.members)
+        self._counts: dict[bytes, int] = {}
+        self._minimal = RowAntichain()
         self._also: set[bytes] = set()
         self._everything = encoding.everything()
         self.unbounded = 0  # predicates whose rows every message contains
 
-    def add(self, predicate: Predicate) -> None:
-        self._counts[predicate] += 1
-        if self._counts[predicate] > 1:
+    def add(self, predicate: bytes) -> None:
+        count = self._counts[predicate] = self._counts.get(predicate, 0) + 1
+        if count > 1:
             return
-        topics = predicate
-        if any(map(_of_queues, predicate.conjunctions)):  # a queue belongs to one broker; others need not know
-            some = [one for one in predicate.conjunctions if not _of_queues(one)]
-            topics = Predicate(some, predicate.residual)
-        rows = self._rows[predicate] = self.encoding.rows(topics)
+        rows = self._rows_of(predicate)
         self.unbounded += self._everything <= rows
         for row in rows:
-            self._minimal.add(row, filter_rows.members(topics, row) if filter_rows.is_filter(row) else None)
+            self.encoding.add_to(self._minimal, row)
 
-    def remove(self, predicate: Predicate) -> None:
+    def remove(self, predicate: bytes) -> None:
         self._counts[predicate] -= 1
-        if self._counts[predicate] <= 0:
-            for row in self._rows[predicate]:
-                self._minimal.remove(row)
-            self.unbounded -= self._everything <= self._rows[predicate]
-            del self._counts[predicate], self._rows[predicate]
+        if self._counts[predicate]:
+            return
+        del self._counts[predicate]
+        rows = self._rows_of(predicate)
+        self.unbounded -= self._everything <= rows
+        for row in rows:
+            self._minimal.remove(row)
+
+    def _rows_of(self, predicate: bytes) -> set[bytes]:
+        """A queue belongs to one broker; others need not know."""
+        if _QUEUE in predicate:
+            read = decode_predicate(predicate)
+            topics = [one for one in read.conjunctions if not _of_queues(one)]
+            if len(topics) < len(read.conjunctions):
+                predicate = encode_predicate(Predicate(topics, read.residual))
+        return self.encoding.rows(predicate)
 
     def also(self, rows: set[bytes]) -> None:
         """Other rows that are advertised beside those of subscriptions, instead of the ones before."""
         for row in rows - self._also:
-            self._minimal.add(row)
+            self.encoding.add_to(self._minimal, row)
         for row in self._also - rows:
             self._minimal.remove(row)
         self._also = set(rows)
 
     def rows(self) -> set[bytes]:
         """The rows of all, without those that another makes needless."""
-        return set(self._minimal)
+        return set(self._minimal.rows())
 
     def take_changes(self) -> tuple[set[bytes], set[bytes]]:
         """Rows added and removed since the last call."""
@@ -72,4 +79,4 @@ class LocalInterests:
 
 
 def _of_queues(conjunction: Conjunction) -> bool:
-    return any(one.name == QUEUE_ATTRIBUTE for one in conjunction)
+    return any(one.name == QUEUE_ATTRIBUTE and one.op is not Op.MISSING for one in conjunction)

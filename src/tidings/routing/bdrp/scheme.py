@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidings.errors import TidingsError
+from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import TOPIC_ATTRIBUTE
 from tidings.model.predicate import Predicate
@@ -39,7 +40,9 @@ from tidings.routing.control.single_timer import SingleTimer
 from tidings.routing.effects import Deliver, Effect, Report, Router, UnicastTable
 from tidings.routing.scheme import TIMER, Tables
 
-_UNBOUNDED = (Predicate.always(), Predicate.of(Constraint(TOPIC_ATTRIBUTE, Op.TOPIC, ">")))
+_UNBOUNDED = tuple(
+    map(encode_predicate, (Predicate.always(), Predicate.of(Constraint(TOPIC_ATTRIBUTE, Op.TOPIC, ">"))))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,14 @@ class Bdrp:
     def local_rows(self) -> set[bytes]:
         return self._local.rows()
 
+    @property
+    def announced(self) -> bool:
+        return self._publish_at is None
+
+    @property
+    def applied(self) -> bool:
+        return True
+
     def counts(self) -> Mapping[str, int]:
         rows, filters = self._known.counts()
         return {
@@ -103,14 +114,14 @@ class Bdrp:
     def start(self, now: float) -> list[Effect]:
         return self._later(now)  # even if there are no rows: it replaces the advertisement of an earlier life
 
-    def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+    def subscribe(self, now: float, predicate: bytes) -> list[Effect]:
         before = self._local.unbounded
         self._local.add(predicate)
         reports: list[Effect] = []
         if self._local.unbounded > before and predicate not in _UNBOUNDED:
             reason = (
                 f"every message is sent to this broker because of one subscription that the encoding cannot narrow: "
-                f"{abridged(predicate)}"
+                f"{abridged(decode_predicate(predicate))}"
             )
             reports.append(Report("E_INTEREST_UNBOUNDED", reason))
         return [*reports, *self._later(now)]
@@ -120,7 +131,7 @@ class Bdrp:
         self._local.also(rows)
         return self._later(now)
 
-    def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+    def unsubscribe(self, now: float, predicate: bytes) -> list[Effect]:
         self._local.remove(predicate)
         return self._later(now)
 

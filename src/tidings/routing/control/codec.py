@@ -140,7 +140,7 @@ LAYOUTS: Layouts = {
     VectorRequest: (33, (U32, VERSION, BYTE)),
     SchemeMessage: (48, (BYTE, BYTES)),
     Taken: (64, (TAGS,)),
-    Datagram: (65, (U32, U32, BYTE, BYTE, BYTES)),
+    Datagram: (65, (U32, U32, BYTE, BYTES)),
     StoreMarks: (66, (U64, U64)),
     Congested: (67, (ROUTERS,)),
 }

@@ -21,7 +21,7 @@ An empty difference renews the lifetime at little cost. Compare OSPF (RFC 2328, 
 Use: `publish` what this router has to say; give `receive` the Flood… messages; take `Deliver` effects.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
@@ -102,6 +102,16 @@ class Flood:
     def state(self, topic: int) -> dict[Router, Version]:
         """Returns the routers known under a topic, and how recent their state is."""
         return {origin: log.version for (about, origin), log in self._logs.items() if about == topic}
+
+    @property
+    def published(self) -> Collection[int]:
+        """The topics of this router's own state."""
+        return self._whole.keys()
+
+    def version(self, topic: int, origin: Router) -> Version:
+        """Returns how recent the known state of a router is under a topic."""
+        log = self._logs.get((topic, origin))
+        return NOTHING if log is None else log.version
 
     # The doors.
 

@@ -22,13 +22,6 @@ class Topic(IntEnum):
     QUEUES = 3  # queues of the network whose home a router is
 
 
-class Subject(IntEnum):
-    """Subjects of datagrams."""
-
-    TRACING = 1
-    QUEUES = 2  # between the home of a queue and the brokers of its consumers
-
-
 class Version(NamedTuple):
     """Ordered: a later start of the router beats everything it said before."""
 
@@ -116,7 +109,6 @@ class Datagram(ControlMessage):
     target: Router
     source: Router
     hops_left: int
-    subject: int
     payload: bytes
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from typing import cast
 
 from tidings.kernel.codec import MessageBatch
-from tidings.model.codec import ID
+from tidings.model.codec import ID, decode_predicate
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
@@ -89,6 +89,14 @@ class CoveringScheme:
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
 
+    @property
+    def announced(self) -> bool:
+        return self._bdrp.announced
+
+    @property
+    def applied(self) -> bool:
+        return self._bdrp.applied
+
     def counts(self) -> Mapping[str, int]:
         return {
             **self._counts,
@@ -104,28 +112,28 @@ class CoveringScheme:
             out += self._step(now, None, CoveringAdvertise(id, filter))
         return [*out, *self._refresh(now), SetTimer(TIMER, now + REFRESH_MS)]
 
-    def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
-        out = without_timer(TIMER, self._bdrp.subscribe(now, predicate))
-        if _of_queues(predicate):
+    def subscribe(self, now: float, predicate: bytes) -> list[Effect]:
+        out, filter = without_timer(TIMER, self._bdrp.subscribe(now, predicate)), decode_predicate(predicate)
+        if _of_queues(filter):
             return out
         if self._merged is not None:  # told at the next tick, with what else has changed till then
-            self._merged.add(predicate)
+            self._merged.add(filter)
             return out
-        return out + self._subscribe(now, predicate)
+        return out + self._subscribe(now, filter)
 
     def _subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         id = FilterId(self.machine.router, self._take_number())
         self._ids.setdefault(predicate, []).append(id)
         return self._step(now, None, CoveringSubscribe(id, predicate))
 
-    def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
-        out = without_timer(TIMER, self._bdrp.unsubscribe(now, predicate))
-        if _of_queues(predicate):
+    def unsubscribe(self, now: float, predicate: bytes) -> list[Effect]:
+        out, filter = without_timer(TIMER, self._bdrp.unsubscribe(now, predicate)), decode_predicate(predicate)
+        if _of_queues(filter):
             return out
         if self._merged is not None:
-            self._merged.remove(predicate)
+            self._merged.remove(filter)
             return out
-        return out + self._unsubscribe(now, predicate)
+        return out + self._unsubscribe(now, filter)
 
     def _unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         id = self._ids[predicate].pop()

@@ -10,7 +10,6 @@ from link-state unicast, and is looked at again every `REFRESH_MS`, since links 
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
-from tidings.model.predicate import Predicate
 from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.bdrp.scheme import Bdrp, BdrpOptions
 from tidings.routing.control.flood import Flood
@@ -57,16 +56,24 @@ class Flooding:
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
 
+    @property
+    def announced(self) -> bool:
+        return self._bdrp.announced
+
+    @property
+    def applied(self) -> bool:
+        return (self._links(), self._bdrp.changes) == self._looked
+
     def counts(self) -> Mapping[str, int]:
         return {"rows": sum(map(len, self._installed.values()))}
 
     def start(self, now: float) -> list[Effect]:
         return [*self._bdrp.start(now), SetTimer(TIMER, now)]
 
-    def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+    def subscribe(self, now: float, predicate: bytes) -> list[Effect]:
         return without_timer(TIMER, self._bdrp.subscribe(now, predicate))
 
-    def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+    def unsubscribe(self, now: float, predicate: bytes) -> list[Effect]:
         return without_timer(TIMER, self._bdrp.unsubscribe(now, predicate))
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:

@@ -19,7 +19,7 @@ from typing import assert_never, cast
 
 from tidings.errors import CodecError, TidingsError
 from tidings.kernel.codec import decode_message
-from tidings.model.codec import ID
+from tidings.model.codec import ID, decode_predicate
 from tidings.model.event_type import EventType, TypeTree
 from tidings.model.event_type_topics import path_of, typed_interest
 from tidings.model.predicate import Predicate
@@ -69,7 +69,7 @@ class HermesScheme:
         self._bdrp, self._ready = bdrp, ready
         if tables is not None:
             machine.trees.listener = PlaneTrees(tables)
-        self._ids: dict[Predicate, list[HermesSubscriptionId]] = {}
+        self._ids: dict[bytes, list[HermesSubscriptionId]] = {}
         self._unmade: dict[HermesSubscriptionId, tuple[str, Predicate | None]] = {}  # not confirmed by the machine
         self._retry: set[HermesSubscriptionId] = set()  # of these: refused, for now
         self._numbers = 0  # of subscriptions, and tokens
@@ -94,6 +94,14 @@ class HermesScheme:
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
 
+    @property
+    def announced(self) -> bool:
+        return self._bdrp.announced
+
+    @property
+    def applied(self) -> bool:
+        return self._bdrp.applied
+
     def counts(self) -> Mapping[str, int]:
         advertised, subscribed = self.machine.table_sizes()
         return {
@@ -115,8 +123,8 @@ class HermesScheme:
         out = without_timer(TIMER, self._bdrp.start(now)) + self._do(now, self.machine.start(now))
         return [*out, SetTimer(TIMER, now + TICK_MS)]
 
-    def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
-        typed = typed_interest(predicate)
+    def subscribe(self, now: float, predicate: bytes) -> list[Effect]:
+        typed = typed_interest(decode_predicate(predicate))
         if typed is None:
             return without_timer(TIMER, self._bdrp.subscribe(now, predicate))
         id = HermesSubscriptionId(self.machine.router, self._number())
@@ -124,7 +132,7 @@ class HermesScheme:
         self._unmade[id] = typed
         return self._subscribe(now, id)
 
-    def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+    def unsubscribe(self, now: float, predicate: bytes) -> list[Effect]:
         ids = self._ids.get(predicate)
         if ids is None:
             return without_timer(TIMER, self._bdrp.unsubscribe(now, predicate))
@@ -136,10 +144,10 @@ class HermesScheme:
         self._retry.discard(id)  # what is under way is undone when it is answered
         return []
 
-    def lasting(self, now: float, predicate: Predicate, *, on: bool) -> list[Effect]:
+    def lasting(self, now: float, predicate: bytes, *, on: bool) -> list[Effect]:
         """Interests of the trees end with their broker. Those of its mailboxes are also told by B-DRP, which remembers
         them: persistent events wait for the broker as other messages do."""
-        if typed_interest(predicate) is None:
+        if typed_interest(decode_predicate(predicate)) is None:
             return []  # known to B-DRP in any case
         change = self._bdrp.subscribe if on else self._bdrp.unsubscribe
         return without_timer(TIMER, change(now, predicate))

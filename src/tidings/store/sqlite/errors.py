@@ -42,7 +42,7 @@ def cannot_open(error: sqlite3.Error, path: Path) -> bool:
     return code == sqlite3.SQLITE_CANTOPEN or (code in _FORBIDDEN and bool(_forbidden(path)))
 
 
-def is_full(error: sqlite3.Error | OSError | StoreError) -> bool:
+def is_full(error: Exception) -> bool:
     if isinstance(error, StoreError):
         return error.code == "E_STORE_FULL"
     if isinstance(error, OSError):

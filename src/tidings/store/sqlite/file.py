@@ -6,21 +6,19 @@ disk either the reserve is used, for what frees space, or the log is emptied, wh
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
-from tidings.delivery.batch_codec import Ints, layout
 from tidings.delivery.store import Damage
-from tidings.errors import CodecError, StoreError
+from tidings.errors import StoreError
+from tidings.store.log.page import BatchPage
+from tidings.store.log.state import TABLES, StateChange
 from tidings.store.sqlite import salvage
-from tidings.store.sqlite.errors import NOT_DAMAGED, cannot_open, hindrance, is_full, translated
+from tidings.store.sqlite.errors import NOT_DAMAGED, cannot_open, hindrance, is_full, translate, translated
 from tidings.store.sqlite.lock import StoreLock
 from tidings.store.sqlite.reserve import Reserve
-from tidings.store.sqlite.state import StateChange
 
 INSERT = "INSERT INTO batch VALUES (?, ?)"
 CLAIM_BYTES = 256 << 10  # of log, before it is looked whether the file has room for it
@@ -32,29 +30,32 @@ class SqliteFile:
     def __init__(
         self,
         path: Path,
-        load: Callable[[sqlite3.Connection], None],
+        load: Callable[[Sequence[Mapping[object, object]], Iterator[tuple[int, bytes]]], None],
         damaged: list[Damage],
         *,
         reserve_bytes: int,
+        checkpoint_bytes: int,
         checkpoint_bytes_max: int,
+        lock: StoreLock | None = None,
     ) -> None:
-        """`load` reads what it holds, twice if it had to be rebuilt; what is damaged goes on the list."""
+        """`load` reads what it holds, twice if it had to be rebuilt; what is damaged goes on the list. A lock that is
+        given stays with the caller."""
         self._path = path
         self._load = load
         self._damaged = damaged
-        self._checkpoint_bytes_max = checkpoint_bytes_max
+        self._checkpoint_bytes, self._checkpoint_bytes_max = checkpoint_bytes, checkpoint_bytes_max
         self.log_bytes = 0  # written since the last checkpoint
         self._unclaimed_bytes = 0  # written since it was last looked whether the file has room for the log
         self._room = Reserve(path, reserve_bytes)
-        self._page: tuple[int, bytes, Ints] = (-1, b"", np.empty(0, np.int64))  # the batch read last
-        self._lock = StoreLock(path)
+        self._page = BatchPage(self.batch)
+        self._lock, self._own_lock = lock or StoreLock(path), lock is None
         try:
             damaged += salvage.missing(path, made=self._lock.made, logged=self._lock.logged)
             self._db = self._with_reserve(self._open)
             self._room.open()
             self._claim_all()
         except BaseException:
-            self._lock.close()
+            self._unlock()
             raise
         self._lock.opened()
 
@@ -65,6 +66,10 @@ class SqliteFile:
             self._db.close()
         finally:
             self._room.close()
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._own_lock:
             self._lock.close()
 
     # --- opening ---
@@ -92,11 +97,18 @@ class SqliteFile:
             raise StoreError("E_STORE_IO", f"{self._path} cannot be opened{hindrance(self._path)}") from error
         try:
             db.execute(f"PRAGMA wal_autocheckpoint={self._checkpoint_bytes_max // salvage.PAGE_BYTES}")
-            self._load(db)
+            self._load_from(db)
         except BaseException:
             db.close()
             raise
         return db
+
+    def _load_from(self, db: sqlite3.Connection) -> None:
+        ((verdict,),) = db.execute("PRAGMA quick_check(1)").fetchall()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+        tables = [dict(db.execute(f"SELECT key, record FROM {table}")) for table in TABLES]
+        self._load(tables, db.execute("SELECT number, payload FROM batch ORDER BY number"))
 
     def _claim_all(self) -> None:
         """Reserve room in the file for the log found at start, which may be larger than the file."""
@@ -152,16 +164,24 @@ class SqliteFile:
             execute("DELETE FROM batch WHERE number < ?", (oldest,))
             execute(INSERT, (number, blob))
             for change in changes:
-                change.write(self._db)
+                salvage.write(self._db, change)
             execute("COMMIT")
         except sqlite3.Error:
             if self._db.in_transaction:
                 execute("ROLLBACK")
             raise
 
-    def checkpoint(self) -> None:
+    def tidy(self) -> bool:
         """Copy the log into the file, as far as that goes without waiting."""
-        self._with_reserve(lambda: self._checkpoint("PASSIVE"))
+        if self.log_bytes > self._checkpoint_bytes:
+            self._with_reserve(lambda: self._checkpoint("PASSIVE"))
+        return False
+
+    def is_full(self, error: Exception) -> bool:
+        return is_full(error)
+
+    def translate(self, error: BaseException) -> None:
+        translate(error)
 
     # --- room ---
 
@@ -219,13 +239,4 @@ class SqliteFile:
 
     def message(self, number: int, start: int, size: int) -> bytes | None:
         """Bytes of a batch, if they are still what they were."""
-        if self._page[0] != number:
-            (blob,) = self._db.execute("SELECT payload FROM batch WHERE number = ?", (number,)).fetchone()
-            try:
-                where = layout(blob)
-                self._page = (number, blob, where.ends[where.good])
-            except CodecError:
-                self._page = (number, blob, np.empty(0, np.int64))
-        _, blob, ends = self._page
-        at = int(np.searchsorted(ends, start + size))
-        return blob[start : start + size] if at < len(ends) and ends[at] == start + size else None
+        return self._page.message(number, start, size)

@@ -21,9 +21,9 @@ from tidings.delivery.batch_codec import MAGIC, layout, unpack
 from tidings.delivery.store import Damage, Note, Record
 from tidings.errors import CodecError, StoreError
 from tidings.segments.durable import sync_directory
+from tidings.store.log.state import TABLES, VERSION_KEY, StateChange, setting
 from tidings.store.sqlite import wal
 from tidings.store.sqlite.page_scan import stray_batches
-from tidings.store.sqlite.state import TABLES, VERSION_KEY, setting
 
 PAGE_BYTES = 4096
 APPLICATION = 0x54444E47  # "TDNG"
@@ -61,6 +61,15 @@ def connect(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def write(db: sqlite3.Connection, change: StateChange) -> None:
+    """Set or delete a row of the state, in both copies."""
+    for table in TABLES:
+        if change.blob is None:
+            db.execute(f"DELETE FROM {table} WHERE key = ?", (change.key,))
+        else:
+            db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (change.key, change.blob))
 
 
 def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
@@ -116,7 +125,7 @@ def _create(db: sqlite3.Connection, path: Path) -> None:
     db.execute(f"PRAGMA application_id={APPLICATION}")
     for statement in SCHEMA.values():
         db.execute(statement)
-    setting(VERSION_KEY, VERSION).write(db)
+    write(db, setting(VERSION_KEY, VERSION))
     db.execute("COMMIT")
     sync_directory(path.parent)
 
@@ -132,17 +141,6 @@ def _keep_private(path: Path) -> None:
 
 def beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
-
-
-def gaps(numbers: list[int], oldest: int) -> list[Damage]:
-    """Batches that should be there: all from the oldest one needed."""
-    expected = oldest
-    damaged = []
-    for number in numbers:
-        if number > expected > 0:
-            damaged.append(Damage(f"batches {expected} to {number - 1} are missing"))
-        expected = number + 1
-    return damaged
 
 
 def missing(path: Path, *, made: bool, logged: bool) -> list[Damage]:

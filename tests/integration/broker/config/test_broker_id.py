@@ -1,5 +1,6 @@
 """A broker of a network that arranges itself has a number of its own, and keeps it."""
 
+import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +51,7 @@ def test_a_number_is_drawn_but_not_written_before_the_broker_runs(
 def test_a_broker_that_opens_its_store_keeps_its_number(tmp_path: Path) -> None:
     prepared(tmp_path)
     process = BrokerMain(StartupOptions(tmp_path / "broker.toml"), SESSIONS)
+    assert asyncio.run(process._begin_tenure())
     process._open_store().close()
     again = prepared(tmp_path)
     assert not again.drawn

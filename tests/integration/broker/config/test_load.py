@@ -1,4 +1,4 @@
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from tidings.broker.config.rules import exposed
 from tidings.broker.config.tables import PROTOCOLS, Configuration, LimitsTable
 from tidings.cli.broker import SESSIONS
 from tidings.delivery.policy import Overflow, QueuePolicy
+from tidings.delivery.redelivery import Backoff
 from tidings.errors import ConfigError, UsageError
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination, DestinationPattern
@@ -232,7 +233,7 @@ def test_without_a_file_the_defaults_are_safe() -> None:
 def test_every_limit_and_setting_can_be_configured() -> None:
     keys = {one.name for one in fields(LimitsTable)}
     elsewhere = {"broker_id", "deliveries_max", "dead_letters", "bury_expired", "slow_policies", "policies"}
-    elsewhere |= {"last_values"}  # where a listener speaks MQTT
+    elsewhere |= {"quotas", "last_values"}  # where a listener speaks MQTT
     elsewhere |= {"pieces"}  # of the node's own steps: only simulations draw them
     assert {one.name for one in fields(BrokerLimits)} | {one.name for one in fields(NodeSettings)} == keys | elsewhere
 
@@ -243,6 +244,8 @@ def test_what_is_configured_reaches_the_broker(tmp_path: Path) -> None:
         "[broker]\nid = 9\ndata = 'd'\n[limits]\nconnections_max = 3\ncredit_max = 5\nlogin_seconds = 2\n"
         "[delivery]\ndead_letters = 'queue:dead'\ndeliveries_max = 2\nslow_policies = ['disconnect']\n"
         "[[policies]]\ndestination = 'queue:a.>'\nbytes_max = 7\noverflow = 'dead-letter'\ndead_letters = 'queue:b'\n"
+        "redelivery_first_ms = 100\nredelivery_factor = 3\nredelivery_most_ms = 900\nredelivery_jitter = 0.5\n"
+        "single_active = true\n"
     )
     configuration = load(path)
     assert configuration.limits_of() == BrokerLimits(connections_max=3, login_seconds=2.0)
@@ -251,7 +254,8 @@ def test_what_is_configured_reaches_the_broker(tmp_path: Path) -> None:
     assert (str(settings.dead_letters), settings.slow_policies) == ("queue:dead", frozenset({"disconnect"}))
     assert configuration.users_file == tmp_path / "d" / "users.toml"
     pattern, grave = DestinationPattern.parse("queue:a.>"), Destination.parse("queue:b")
-    assert settings.policies == (QueuePolicy(pattern, bytes_max=7, overflow=Overflow.DEAD_LETTER, dead_letters=grave),)
+    limited = QueuePolicy(pattern, bytes_max=7, overflow=Overflow.DEAD_LETTER, dead_letters=grave)
+    assert settings.policies == (replace(limited, backoff=Backoff(100, 3.0, 900, 0.5), single_active=True),)
 
 
 def test_a_network_is_configured(tmp_path: Path) -> None:
@@ -326,3 +330,15 @@ def test_the_example_loads_with_and_without_its_comments() -> None:
     assert [rule.user or rule.group for rule in full.access] == ["*", "traders", "alice"]
     assert full.tls.certificate == "server.pem"
     assert full.network.peers == (PeerTable("10.0.0.1:7301", 1),)
+
+
+def test_a_peer_has_one_address_or_a_list_of_them() -> None:
+    network = '[network]\nname = "n"\ninsecure = true\n[[network.peers]]\naddress = '
+    single, several = (parse(network + text, "f") for text in ('"a:1"', '["a:1", "b:2"]'))
+    assert [one.network.peers[0].address for one in (single, several)] == ["a:1", "a:1,b:2"]
+    peers = peers_of(several.network, 1)
+    assert peers is not None
+    assert peers.network.dials == (("a:1,b:2", None),)
+    for wrong in ('["a:1", "b"]', "[]", "[1]"):
+        with pytest.raises(ConfigError, match="address"):
+            parse(network + wrong, "f")

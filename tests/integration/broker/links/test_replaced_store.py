@@ -47,7 +47,16 @@ async def _release(broker: Broker) -> int:
         pass
 
     membership = Membership(broker, lambda: prepare(StartupOptions(), ("native",)), unchanged, lambda: None)
-    control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, nothing, nothing, membership)
+    control = BrokerControl(
+        broker.view,
+        lambda: broker.login.guard,
+        broker.end_client,
+        nothing,
+        nothing,
+        membership,
+        broker.login.audit,
+        lambda: None,
+    )
     endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
     port = await endpoint.start("127.0.0.1", 0)
     try:

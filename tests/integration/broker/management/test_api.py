@@ -23,6 +23,7 @@ from tidings.broker.security.users import Users, add
 from tidings.broker.startup import StartupOptions, prepare
 from tidings.client import Subscription, connect
 from tidings.delivery.policy import Overflow, QueuePolicy
+from tidings.delivery.redelivery import Backoff
 from tidings.errors import ConnectionLostError
 from tidings.model.destination import DestinationPattern
 from tidings.node.limits import BrokerLimits
@@ -84,7 +85,16 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
     async with local_broker(guard=guard, limits=limits) as here:
         broker = here.broker
         membership = Membership(broker, lambda: prepare(StartupOptions(), ("native",)), apply, lambda: None)
-        control = BrokerControl(broker.view, lambda: broker.login.guard, broker.end_client, check, reload, membership)
+        control = BrokerControl(
+            broker.view,
+            lambda: broker.login.guard,
+            broker.end_client,
+            check,
+            reload,
+            membership,
+            broker.login.audit,
+            lambda: None,
+        )
         endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
         port = await endpoint.start("127.0.0.1", 0)
         try:
@@ -135,6 +145,26 @@ def test_policies_are_shown_with_what_they_did() -> None:
             asked.local.broker.replace_policies(())
             assert (await asked.ask("GET", "/queues/orders.eu")).body["policy"] is None
             assert (await asked.ask("GET", "/policies")).body == {"total": 0, "items": []}
+
+    run(check())
+
+
+def test_a_queue_shows_what_rests_and_who_is_served() -> None:
+    policy = QueuePolicy(DestinationPattern.parse("queue:>"), backoff=Backoff(60_000, 2.0), single_active=True)
+
+    async def check() -> None:
+        async with api() as asked, await connect(asked.local.url) as first, await connect(asked.local.url) as second:
+            asked.local.broker.replace_policies((policy,))
+            consumer = await first.subscribe("queue:orders", ack="client")
+            await second.subscribe("queue:orders", ack="client")
+            await second.publish("queue:orders", body=b"1", wait=True)
+            await (await anext(aiter(consumer))).retry()
+            while not (shown := (await asked.ask("GET", "/queues/orders")).body)["resting"]:
+                await asyncio.sleep(0.01)
+            assert (shown["waiting"], shown["resting"], shown["consumers"]) == (1, 1, 2)
+            connections = (await asked.ask("GET", "/connections")).body["items"]
+            assert shown["active_connection"] in [one["connection"] for one in connections]
+            assert (shown["policy"]["redelivery_first_ms"], shown["policy"]["single_active"]) == (60_000, True)
 
     run(check())
 

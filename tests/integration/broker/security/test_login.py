@@ -28,6 +28,7 @@ CHEAP = Cost(n=2, r=1, p=1)
 class FakeClient:
     number: int
     address: str
+    protocol: str = "native"
 
     def certificate_name(self) -> str:
         return ""

@@ -159,6 +159,8 @@ def test_escapes_and_repeated_headers() -> None:
         (b"SEND\n" + b"a:\n" * 1001 + b"receipt:r\n\n\0", "E_STOMP_LIMIT"),
         (b"send\nreceipt:r\n\n\0", "E_STOMP_FRAME"),
         (b"SUBSCRIBE\nid:1\ndestination:/topic/a\nno-local:yes\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"SUBSCRIBE\nid:1\ndestination:/queue/a\nexclusive:yes\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"SUBSCRIBE\nid:1\ndestination:/topic/a\nexclusive:true\nreceipt:r\n\n\0", "E_EXCLUSIVE"),
         (b"SUBSCRIBE\nid:1\ndestination:/topic/a\nno-local:true\nack:client\nreceipt:r\n\n\0", "E_NO_LOCAL"),
         (b"SUBSCRIBE\nid:1\ndestination:/queue/a\nno-local:true\nreceipt:r\n\n\0", "E_NO_LOCAL"),
     ],
@@ -391,6 +393,19 @@ def test_wildcards_and_no_local() -> None:
         await other.send("SEND", {"destination": "/topic/a.b.c", "n": "other"})
         both = {(await raw.expect("MESSAGE")).headers["subscription"] for _ in range(2)}
         assert both == {"1", "2"}
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize("header", ["exclusive", "activemq.exclusive"])
+def test_an_exclusive_consumer_is_served_alone(header: str) -> None:
+    async def check(here: Place) -> None:
+        plain, exclusive = await here.client(), await here.client()
+        await plain.subscribe("/queue/one", id="plain")
+        await exclusive.subscribe("/queue/one", id="exclusive", **{header: "true"})
+        for _ in range(3):
+            await plain.send("SEND", {"destination": "/queue/one"})
+            assert (await exclusive.expect("MESSAGE")).headers["subscription"] == "exclusive"
 
     with_broker(check)
 

@@ -15,11 +15,11 @@ from hardening.contracts.store import check_store
 
 from tidings.delivery.store import Acked, MailboxAdded, Note, Store, Stored
 from tidings.errors import StoreError
+from tidings.store.log.state import setting
+from tidings.store.log.tail import TailLimits
 from tidings.store.sqlite import file as sqlite_file
 from tidings.store.sqlite import reserve as store_room
 from tidings.store.sqlite import salvage
-from tidings.store.sqlite.log_tail import TailLimits
-from tidings.store.sqlite.state import setting
 from tidings.store.sqlite.store import SqliteStore, StoreLimits
 
 NO_TAIL = TailLimits(messages=0)
@@ -448,7 +448,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
 def test_another_version_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(path)
-    setting("version", Note("version", b"2")).write(store._file._db)
+    salvage.write(store._file._db, setting("version", Note("version", b"2")))
     store.close()
     with pytest.raises(StoreError, match=r"E_STORE_VERSION.*version 2, this program supports 1"):
         SqliteStore(path)

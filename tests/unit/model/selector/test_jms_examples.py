@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from tidings import Selector
+from tidings.kernel.plain_selector import plain_predicate
+from tidings.model.codec import encode_constraint, encode_predicate
+from tidings.model.destination import DestinationPattern
+from tidings.node.clients.subscription_plan import predicate_of
 
 Row = tuple[str, dict[str, Any], bool | None]
 
@@ -281,4 +285,7 @@ TABLES = {
     ],
 )
 def test_example(text: str, properties: dict[str, Any], answer: bool | None) -> None:
-    assert Selector(text).matches(properties) is answer
+    selector, topic = Selector(text), DestinationPattern.parse("a.>")
+    assert selector.matches(properties) is answer
+    plain = plain_predicate(text, encode_constraint(topic.constraint))
+    assert plain in (None, encode_predicate(predicate_of(topic, selector)))

@@ -63,6 +63,20 @@ def test_all_that_waits_is_shown_and_stays(in_memory: bool, count: int) -> None:
     assert browsed(client) == [], "it is with its consumer"
 
 
+def test_an_expensive_selector_makes_pages_short_and_misses_nothing() -> None:
+    driver = NodeDriver()
+    client = filled(driver, 0)
+    for number in range(60):
+        client.publish(driver.message("queue:q", b"%d" % number, {"name": "x" * 1000 + f"{number}xy"}))
+    client.receive()
+    selector = " OR ".join(f"name LIKE '%{number}_y%'" for number in range(500))
+    page = ask(client, Browse(client.next_receipt(), 77, "queue:q", selector))
+    assert isinstance(page, Done)
+    assert page.fields["more"]
+    assert 0 < len(client.bodies()) < 60
+    assert browsed(client, selector) == [b"%d" % number for number in range(60)]
+
+
 def test_a_selector_chooses_and_the_late_are_not_shown() -> None:
     driver = NodeDriver()
     client = filled(driver)

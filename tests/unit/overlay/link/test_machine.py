@@ -15,7 +15,7 @@ from tidings.overlay.link.link_table import (
     LinkState,
     Trigger,
 )
-from tidings.overlay.link.machine import Link, LinkOptions
+from tidings.overlay.link.machine import SEVERAL_BACKOFF_MAX_MS, Link, LinkOptions
 
 OPTIONS = LinkOptions()
 PEER = Greeting("net", 2, incarnation=5)
@@ -317,3 +317,20 @@ def test_the_documentation_prints_this_table() -> None:
     text = DOCS.read_text()
     assert transitions_table() in text
     assert transitions_diagram() in text
+
+
+def test_several_addresses_are_tried_in_turn_and_one_that_was_live_first() -> None:
+    link = Link("to:a,b", Greeting("net", 1, incarnation=1), OPTIONS, Random(1), address="a,b", expected=2)
+    dialled, now, effects = list[str](), 0.0, link.start(0.0)
+    for _ in range(40):
+        dialled += [effect.address for effect in effects if isinstance(effect, fx.Dial)]
+        now = timer(link.step(now + 1, fx.Lost(link.connection, "refused", refused=True)))
+        assert link.due_at is not None
+        assert link.due_at - now <= SEVERAL_BACKOFF_MAX_MS
+        effects = link.step(now, fx.Timer("link to:a,b"))
+    assert dialled == ["a", "b"] * 20
+    link = Link("to:a,b", Greeting("net", 1, incarnation=1), OPTIONS, Random(1), address="a,b", expected=2)
+    bring_up(link)
+    at = timer(link.step(100.0, fx.Lost(link.connection, "gone")))
+    (again,) = [one for one in link.step(at, fx.Timer("link to:a,b")) if isinstance(one, fx.Dial)]
+    assert again.address == "a"

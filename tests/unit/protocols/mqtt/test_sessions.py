@@ -283,6 +283,28 @@ def test_no_local_holds_for_what_waits_too() -> None:
     assert set(payloads(reader.take())) == {b"other"}
 
 
+def test_an_exclusive_member_of_a_group_is_served_alone() -> None:
+    broker = MqttBroker()
+    plain, exclusive, writer = (client(broker, name) for name in ("plain", "exclusive", "writer"))
+    plain.subscribe("$share/g/t", 1)
+    exclusive.subscribe("$share/g/t", 1, properties={Property.USER: [("exclusive", "true")]})
+    plain.settle()
+    exclusive.settle()
+    for payload in (b"1", b"2", b"3"):
+        writer.publish("t", payload, 1)
+    writer.settle()
+    exclusive.settle()
+    assert (payloads(plain.take()), payloads(exclusive.take())) == ([], [b"1", b"2", b"3"])
+
+
+def test_exclusive_is_for_shared_subscriptions() -> None:
+    broker = MqttBroker()
+    reader = client(broker, "reader")
+    reader.subscribe("t", 1, properties={Property.USER: [("exclusive", "true")]})
+    reader.settle()
+    assert [one for one in broker.node.mailbox_service.mailboxes.by_name if one.startswith("durable:")] == []
+
+
 # --- retained messages --------------------------------------------------------------------------------------------
 
 

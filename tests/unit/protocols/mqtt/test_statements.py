@@ -283,6 +283,15 @@ def test_answers_keep_the_order_of_the_publications() -> None:
     assert talk.send(data) == [("PUBACK", 1, 0), ("PUBACK", 2, 0x90), ("PUBREC", 3, 0)]
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_clients_that_cannot_know_the_receive_maximum_have_all_packet_ids(qos: int) -> None:
+    """MQTT 3.1.1 has no receive maximum; some clients send as much as they have."""
+    talk = Dialogue(V4)
+    talk.send(encode(connect(V4), V4))
+    data = b"".join(encode(pub(qos, one), V4) for one in range(1, 3001))
+    assert talk.send(data) == [("PUBACK" if qos == 1 else "PUBREC", one, 0) for one in range(1, 3001)]
+
+
 def test_what_stands_before_an_error_is_done() -> None:
     talk = Dialogue()
     talk.send(encode(connect(), V5))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tidings.errors import CodecError
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
+from tidings.model.codec import encode_predicate
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
@@ -31,7 +32,7 @@ def test_a_change_travels_as_bytes(
     encoding: InterestEncoding, added: list[Predicate], removed: list[Predicate]
 ) -> None:
     def rows(of: list[Predicate]) -> tuple[bytes, ...]:
-        return tuple(sorted(set().union(*(encoding.rows(one) for one in of))))
+        return tuple(sorted(set().union(*(encoding.rows(encode_predicate(one)) for one in of))))
 
     change = Change(rows(added), rows(removed))
     assert decode_change(encode_change(change, encoding.row_bytes), encoding.row_bytes) == change
@@ -51,12 +52,12 @@ def test_noise_is_refused_or_means_something(noise: bytes, row_bytes: int) -> No
 def test_counted_and_aggregated(encoding: InterestEncoding, wanted: list[Predicate], data: st.DataObject) -> None:
     local = LocalInterests(encoding)
     for one in wanted:
-        local.add(one)
+        local.add(encode_predicate(one))
     gone = data.draw(st.lists(st.sampled_from(range(len(wanted))), unique=True)) if wanted else []
     for index in gone:
-        local.remove(wanted[index])
+        local.remove(encode_predicate(wanted[index]))
     left = [one for index, one in enumerate(wanted) if index not in gone]
-    every = set().union(*(encoding.rows(one) for one in left))
+    every = set().union(*(encoding.rows(encode_predicate(one)) for one in left))
     assert local.rows() == encoding.minimal(every)
 
 
@@ -65,8 +66,8 @@ def test_what_asks_for_more_than_a_row_holds_is_said_less_precisely() -> None:
     texts = ["".join(rng.choices(ascii_letters, k=10)) for _ in range(800)]
     long = Selector(" AND ".join(f"text LIKE '%{'%'.join(texts[start : start + 300])}%'" for start in (0, 300, 500)))
     local = LocalInterests(ELEMENTS)
-    local.add(long.predicate)
-    local.add(Predicate.of(Constraint("a", Op.EQ, 1)))
+    local.add(encode_predicate(long.predicate))
+    local.add(encode_predicate(Predicate.of(Constraint("a", Op.EQ, 1))))
     rows = tuple(sorted(local.rows()))
     assert decode_change(encode_change(Change(rows), 0), 0) == Change(rows)
     carried = ELEMENTS.encoding.message_elements({"text": "".join(texts)})
@@ -76,7 +77,7 @@ def test_what_asks_for_more_than_a_row_holds_is_said_less_precisely() -> None:
 
 def test_queues_are_nobody_elses_business() -> None:
     local = LocalInterests(VECTORS)
-    local.add(Predicate.of(Constraint("@queue", Op.EQ, "orders")))
+    local.add(encode_predicate(Predicate.of(Constraint("@queue", Op.EQ, "orders"))))
     assert local.rows() == set()
 
 

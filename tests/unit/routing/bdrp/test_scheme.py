@@ -53,8 +53,8 @@ def make(options: BdrpOptions | None = None) -> tuple[Bdrp, Recorded]:
     return Bdrp(flood, ENCODING, tables, options), tables
 
 
-def stock(name: str) -> Predicate:
-    return Predicate.of(Constraint("stock", Op.EQ, name))
+def stock(name: str) -> bytes:
+    return encode_predicate(Predicate.of(Constraint("stock", Op.EQ, name)))
 
 
 def items(effects: list[Effect]) -> list[FloodItem]:
@@ -151,7 +151,7 @@ def test_who_wants_more_than_can_be_told_asks_for_everything() -> None:
     for number, name in enumerate("abcd"):
         scheme.subscribe(100.0 + 100 * number, stock(name))
         said.append(scheme.tick(150.0 + 100 * number))
-    everything = Change(tuple(ENCODING.rows(Predicate.of())))
+    everything = Change(tuple(ENCODING.rows(encode_predicate(Predicate.of()))))
     assert [one.payload for one in items(said[2])] == [
         encode_advertisement(everything, ENCODING.form, ENCODING.row_bytes, life=1)
     ]
@@ -169,8 +169,8 @@ TOPIC = Constraint("@topic", Op.TOPIC, "warehouse.events")
 SMALL = BdrpOptions(part_bytes_max=400, parts_max=4)
 
 
-def filter_of(number: int) -> Predicate:
-    return Predicate.of(Constraint("stock", Op.EQ, "XYZ"), Constraint("price", Op.GT, number))
+def filter_of(number: int) -> bytes:
+    return encode_predicate(Predicate.of(Constraint("stock", Op.EQ, "XYZ"), Constraint("price", Op.GT, number)))
 
 
 def pair(options: BdrpOptions) -> tuple[Bdrp, Bdrp, Recorded]:
@@ -239,8 +239,8 @@ def test_links_carry_at_most_the_exact_filters_however_they_arrive() -> None:
     scheme, exact, carried, now = Bdrp(flood, EXACT, Recorded()), 0, 0, 0.0
     for number in range(3000):
         name = f"device-{number * 7919 % 1009}"
-        one = Predicate.of(Constraint("name", Op.EQ, name), Constraint("price", Op.GT, number), TOPIC)
-        exact += len(encode_predicate(one))
+        one = encode_predicate(Predicate.of(Constraint("name", Op.EQ, name), Constraint("price", Op.GT, number), TOPIC))
+        exact += len(one)
         scheme.subscribe(now, one)
         if number % 30 == 29:
             now += 60.0

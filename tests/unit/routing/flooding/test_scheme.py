@@ -1,3 +1,4 @@
+from tidings.model.codec import encode_predicate
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 from tidings.routing.bdrp.advertisement import Change, encode_advertisement
@@ -8,7 +9,7 @@ from tidings.routing.effects import Deliver, SetTimer
 from tidings.routing.flooding.scheme import Flooding, behind
 
 ENCODING = InterestEncoding()
-ROWS = {name: ENCODING.rows(Predicate.of(Constraint("stock", Op.EQ, name))) for name in "ab"}
+ROWS = {name: ENCODING.rows(encode_predicate(Predicate.of(Constraint("stock", Op.EQ, name)))) for name in "ab"}
 
 
 class Tables:
@@ -49,7 +50,7 @@ def test_rows_lead_to_every_neighbour_behind_which_somebody_asks_for_them() -> N
 def test_its_own_subscriptions_are_advertised() -> None:
     flood = Flood(1, incarnation=1)
     scheme = Flooding(flood, ENCODING, Tables(), dict)
-    wanted = Predicate.of(Constraint("stock", Op.EQ, "a"))
+    wanted = encode_predicate(Predicate.of(Constraint("stock", Op.EQ, "a")))
     scheme.subscribe(0.0, wanted)
     scheme.tick(50.0)
     assert 1 in flood.state(Topic.PREDICATES)

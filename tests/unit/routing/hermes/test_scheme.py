@@ -6,6 +6,7 @@ import pytest
 
 from tidings.errors import TidingsError
 from tidings.kernel.codec import encode_message
+from tidings.model.codec import encode_predicate
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.event_type import AttributeType, EventType
@@ -46,8 +47,8 @@ def scheme(*, ready: list[bool] | None = None) -> HermesScheme:
     return made
 
 
-def wanted(path: tuple[str, ...], filter: Predicate) -> Predicate:
-    return filter.within(DestinationPattern.parse(pattern_of(path)).constraint)
+def wanted(path: tuple[str, ...], filter: Predicate) -> bytes:
+    return encode_predicate(filter.within(DestinationPattern.parse(pattern_of(path)).constraint))
 
 
 def asked(effects: list[Effect]) -> list[tuple[int, Verb, str]]:
@@ -82,7 +83,7 @@ def test_a_subscription_to_topics_of_a_type_is_one_to_the_type() -> None:
     assert isinstance(said, Tell)
     assert (said.type, said.kind) == ("Sale", InterestKind.TYPE)
     assert made.local_rows() == set()
-    made.subscribe(5, Predicate.of(DestinationPattern.parse("ticks.>").constraint))
+    made.subscribe(5, encode_predicate(Predicate.of(DestinationPattern.parse("ticks.>").constraint)))
     assert len(made.local_rows()) == 1  # other topics are B-DRP's
 
 
@@ -96,7 +97,7 @@ def test_interests_of_mailboxes_are_told_by_bdrp_too_as_long_as_there_are_any() 
     assert made.local_rows() == rows
     made.lasting(2, predicate, on=False)
     assert made.local_rows() == set()
-    other = Predicate.of(DestinationPattern.parse("ticks.>").constraint)
+    other = encode_predicate(Predicate.of(DestinationPattern.parse("ticks.>").constraint))
     made.subscribe(3, other)
     assert made.lasting(3, other, on=True) == []
     made.unsubscribe(4, other)

@@ -128,6 +128,7 @@ class AmqpLink:
         self.remote_snd_settle_mode = attach.snd_settle_mode
         self.remote_rcv_settle_mode = attach.rcv_settle_mode
         self.remote_max_message_size = attach.max_message_size
+        self.remote_properties = attach.properties
         self.snd_settle_mode = attach.snd_settle_mode
         self.rcv_settle_mode = attach.rcv_settle_mode
         self.max_message_size = 0

@@ -1,0 +1,199 @@
+"""Traffic of a broker: messages, receivers and connections, and what they multiply in the cost of a message.
+
+A broker works in turns. In a turn it takes what waits, k messages: it reads from every connection that some of them
+came over, matches each, and writes once to every connection that gets any of them. So a message costs
+
+    c(k) = (t_turn + reads(k)·t_read + d(k)·t_write)/k + what it costs wherever it is in the turn
+
+with reads(k) = P·(1 − (1 − 1/P)^k) of P publishing connections and d(k) the receivers that k messages reach. `TERMS`
+lists all factors; the table is the model, as `tidings.capacity.processing.MODELS` is that of the thesis. Messages in
+flight matter because they decide k: of W that their publishers have sent and that have not arrived, a share φ is taken
+together (`turn_size`).
+
+Receivers of one message need not be independent of each other (`Interests`): with all-or-none interests a turn costs
+little or much and nothing between, so it is a mixture (`Interests.nobody`) and not its mean.
+
+>>> alone, many = Traffic(interests=Interests(10, 1.0)), Traffic(interests=Interests(10, 1.0), publishers=20)
+>>> [round(float(alone.reads(np.array([k]))[0]), 2) for k in (1.0, 50.0)]
+[1.0, 1.0]
+>>> [round(float(many.reads(np.array([k]))[0]), 2) for k in (1.0, 50.0)]
+[1.0, 18.46]
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from tidings.capacity.arrays import Array, check_finite, check_probability, refuse
+
+HEADER_BYTES = 100.0  # of a message besides body and properties: frame, id, destination
+PROPERTY_BYTES = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interests:
+    """Subscribers of which a message has each as receiver with probability `match`.
+
+    Independently of each other; or `together`: all of them or none; or by measured `grades`: the shares of messages
+    that had 0, 1, 2 … receivers, where any subscribers of that number are equally likely to be these.
+    """
+
+    subscribers: float
+    match: float
+    together: bool = False
+    grades: tuple[float, ...] = ()
+    always: float = 0.0  # more subscribers, who get every message
+
+    def __post_init__(self) -> None:
+        check_finite("subscribers", self.subscribers, 0)
+        check_finite("always", self.always, 0)
+        check_probability("match", self.match)
+        check_finite("grades", np.array(self.grades or (0.0,)), 0)
+        if self.grades and sum(self.grades) <= 0:
+            raise refuse("measured grades need at least one message")
+        if len(self.grades) > self.subscribers + 1:
+            raise refuse(f"grades up to {len(self.grades) - 1} cannot be those of {self.subscribers:g} subscribers")
+
+    @property
+    def _shares(self) -> Array:
+        shares = np.array(self.grades, dtype=np.float64)
+        return np.asarray(shares / shares.sum(), dtype=np.float64)
+
+    @property
+    def mean(self) -> float:
+        """Receivers of a message."""
+        if self.grades:
+            return self.always + float(self._shares @ np.arange(len(self.grades)))
+        return self.always + self.subscribers * self.match
+
+    @property
+    def varying(self) -> "Interests":
+        """Without those who get every message."""
+        return replace(self, always=0.0)
+
+    @property
+    def constant(self) -> "Interests":
+        """Only those."""
+        return Interests(0, 0.0, always=self.always)
+
+    @property
+    def variance(self) -> float:
+        if self.grades:
+            return float(self._shares @ np.arange(len(self.grades)) ** 2) - self.varying.mean**2
+        spread = self.match * (1 - self.match)
+        return spread * (self.subscribers**2 if self.together else self.subscribers)
+
+    @property
+    def nobody(self) -> float:
+        """Probability that a message has no receiver but those who get every message."""
+        if self.grades:
+            return float(self._shares[0])
+        return 1 - self.match if self.together else float((1 - self.match) ** self.subscribers)
+
+    def reached(self, k: Array) -> Array:
+        """d(k): receivers of at least one of k messages, on average."""
+        return np.asarray(self.always + self.subscribers * (1 - (1 - self._match) ** k), dtype=np.float64)
+
+    def divided(self, parts: float) -> "Interests":
+        """Those of one of several brokers that have a share of the subscribers each; of grades the mean is kept."""
+        return Interests(self.subscribers / parts, self._match, self.together, always=self.always / parts)
+
+    @property
+    def _match(self) -> float:
+        return self.varying.mean / self.subscribers if self.grades and self.subscribers > 0 else self.match
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The load of a broker but for its rate.
+
+    `in_flight`: messages of all publishers together that were sent and have not arrived or been confirmed.
+    """
+
+    protocol: str = "native"
+    persistent: bool = False
+    body: float = 0.0  # bytes
+    properties: float = 0.0
+    filters: float = 0.0  # installed, of all subscribers
+    components: float = 1.0  # comparisons in a filter
+    interests: Interests = Interests(1, 1.0)
+    publishers: float = 1.0
+    in_flight: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("body", "properties", "filters", "components"):
+            check_finite(name, getattr(self, name), 0)
+        check_finite("publishers", self.publishers, 1)
+        check_finite("in_flight", self.in_flight, 1)
+
+    @property
+    def receivers(self) -> float:
+        return self.interests.mean
+
+    @property
+    def size(self) -> float:
+        """Bytes of a message on a connection, roughly: protocols differ in their headers."""
+        return HEADER_BYTES + self.properties * PROPERTY_BYTES + self.body
+
+    def reads(self, k: Array) -> Array:
+        """Connections that k messages come over, on average."""
+        return np.asarray(self.publishers * (1 - (1 - 1 / self.publishers) ** k), dtype=np.float64)
+
+    def turn_size(self, share: float) -> float:
+        """k of a saturated broker that takes this share of what is in flight together."""
+        return 1 + share * (self.in_flight - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class CostTerm:
+    """`of`: the factor of a turn of k messages."""
+
+    meaning: str
+    of: Callable[[Traffic, Array], Array]
+
+
+def _each(factor: Callable[[Traffic], float]) -> Callable[[Traffic, Array], Array]:
+    return lambda traffic, k: k * factor(traffic)
+
+
+def _indexed(traffic: Traffic) -> float:
+    return math.log2(1 + traffic.filters)
+
+
+TERMS: Mapping[str, CostTerm] = MappingProxyType(
+    {
+        "turn": CostTerm("a turn: waking up, bookkeeping", lambda t, k: np.ones_like(k)),
+        "read": CostTerm("a read from one connection", lambda t, k: t.reads(k)),
+        "write": CostTerm("a write to one connection", lambda t, k: t.interests.reached(k)),
+        "commit": CostTerm("a commit of persistent messages", lambda t, k: np.full_like(k, t.persistent)),
+        "message": CostTerm("a message", _each(lambda t: 1.0)),
+        "body": CostTerm("a byte of a body, received", _each(lambda t: t.body)),
+        "property": CostTerm("a property, received", _each(lambda t: t.properties)),
+        "filter": CostTerm("log2(1 + filters), indexed", _each(_indexed)),
+        "scan": CostTerm("a filter, evaluated one by one", _each(lambda t: t.filters)),
+        "component": CostTerm("a further comparison, indexed", _each(lambda t: (t.components - 1) * _indexed(t))),
+        "copy": CostTerm("a copy", _each(lambda t: t.receivers)),
+        "copy_body": CostTerm("a byte of a body, sent", _each(lambda t: t.receivers * t.body)),
+        "copy_property": CostTerm("a property, sent", _each(lambda t: t.receivers * t.properties)),
+        "stored": CostTerm("a persistent message", _each(lambda t: float(t.persistent))),
+        "stored_body": CostTerm("a byte of a persistent body", _each(lambda t: t.persistent * t.body)),
+        "acknowledged": CostTerm("an acknowledged copy", _each(lambda t: t.persistent * t.receivers)),
+    }
+)
+OF_RECEIVERS = ("write", "copy", "copy_body", "copy_property", "acknowledged")
+DOMAIN = ("body", "properties", "filters", "components", "receivers", "publishers", "in_flight")
+
+
+def row(traffic: Traffic, k: float) -> Array:
+    """The factors of TERMS for one message in a turn of k."""
+    sizes = np.array([k], dtype=np.float64)
+    return np.array([float(term.of(traffic, sizes)[0]) / k for term in TERMS.values()])
+
+
+def seconds_of(traffic: Traffic, values: Sequence[float], k: Array, names: tuple[str, ...] = tuple(TERMS)) -> Array:
+    """The mean time that these terms take in turns of k messages."""
+    parts = [value * TERMS[name].of(traffic, k) for name, value in zip(TERMS, values, strict=True) if name in names]
+    return np.asarray(sum(parts), dtype=np.float64)
