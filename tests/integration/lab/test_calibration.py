@@ -70,8 +70,7 @@ def test_a_broker_is_calibrated_and_answers(broker: BrokerProcess, tmp_path: Pat
     assert again.exit_code == 0
     assert (tmp_path / "model.stomp.jsonl").read_text() == measured  # nothing was measured twice
     costs = CalibratedModel.from_json(model.read_text()).costs("stomp")
-    assert costs.domain["body"] == (0, 16_000)
-    assert costs.persistent == (False,)
+    assert (costs.domain["body"], costs.persistent) == ((0, 16_000), (False,))
     wish = ["plan", "capacity", "--model", str(model), "--protocol", "stomp", "--subscribers", "20", "--match", "0.3"]
     answer = json.loads(runner.invoke(app, [*wish, "--rate", "100", "--json"], catch_exceptions=False).output)
     low, middle, high = answer["saturated"]

@@ -46,7 +46,11 @@ def test_the_smallest_number_of_brokers_that_keeps_everything() -> None:
     assert count > 1
     assert plan_costs(COSTS, replace(question, rate=400_000 / count)).rate_allowed[1] >= 400_000 / count
     assert plan_costs(COSTS, replace(question, rate=400_000 / (count - 1))).rate_allowed[1] < 400_000 / (count - 1)
-    assert list(needed.by_messages) == sorted(needed.by_messages)
+    low, middle, high = needed.by_messages
+    assert low is not None
+    assert high is not None
+    assert middle is not None
+    assert low <= middle <= high
     assert needed.cores[0] < needed.cores[1] < needed.cores[2]
 
 

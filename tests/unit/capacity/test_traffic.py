@@ -63,4 +63,4 @@ def test_what_cannot_be_is_refused() -> None:
         Interests(2, 0.1, grades=(0, 0))
     for wrong in ({"body": -1.0}, {"publishers": 0}, {"in_flight": 0.5}):
         with pytest.raises(UsageError):
-            Traffic(**wrong)  # type: ignore[arg-type]
+            Traffic(**wrong)

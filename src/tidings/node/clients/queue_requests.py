@@ -73,14 +73,20 @@ class Queues:
                 return there and (wanted is None or wanted(message))
 
             if client.number in self._outbox.connected:
-                last, cut = self._show(client.number, request, job, fits)
+                last, cut = self._show(client.number, request, job, fits, selects=wanted is not None)
                 position = {"seq": last.seq, "priority": last.priority, "more": more or cut}
                 self._outbox.answer(client.number, Done(request.receipt, position))
 
         self._start(now_ms, _Job(mailbox, places[:count], show))
 
     def _show(
-        self, connection: int, request: Browse, job: _Job, fits: Callable[[BacklogPosition, bytes], bool]
+        self,
+        connection: int,
+        request: Browse,
+        job: _Job,
+        fits: Callable[[BacklogPosition, bytes], bool],
+        *,
+        selects: bool,
     ) -> tuple[BacklogPosition, bool]:
         """The place to go on behind, and whether the page was cut short: the output has no more room, or its selector
         takes too long."""
@@ -96,7 +102,7 @@ class Queues:
                 room -= len(message)
                 tags.append(place.seq)
             last = place
-            steps += STEPS_EACH + steps_taken()
+            steps += STEPS_EACH + steps_taken() if selects else 0
             if steps > PAGE_STEPS_MAX:
                 cut = place is not job.places[-1]
                 break

@@ -75,6 +75,9 @@ def test_an_expensive_selector_makes_pages_short_and_misses_nothing() -> None:
     assert page.fields["more"]
     assert 0 < len(client.bodies()) < 60
     assert browsed(client, selector) == [b"%d" % number for number in range(60)]
+    page = ask(client, Browse(client.next_receipt(), 77, "queue:q"))
+    assert isinstance(page, Done)
+    assert not page.fields["more"], "without a selector nothing is counted"
 
 
 def test_a_selector_chooses_and_the_late_are_not_shown() -> None:
