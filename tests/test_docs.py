@@ -312,12 +312,15 @@ def test_java_runs(broker: Broker, tmp_path: Path) -> None:
     assert "fifty" in done.stdout, done.stderr
 
 
-def test_javascript_runs(broker: Broker, tmp_path: Path) -> None:
-    (block,) = [one for one in BLOCKS if one.language == "js"]
+@pytest.mark.parametrize("block", [one for one in BLOCKS if one.language == "js"], ids=name_of)
+def test_javascript_runs(block: Block, broker: Broker, tmp_path: Path) -> None:
+    code = re.sub(r"\b5672\b", str(broker.ports["amqp"]), broker.moved(block.text))
     (tmp_path / "node_modules").symlink_to(NODE / "node_modules")
-    (tmp_path / "quotes.mjs").write_text(broker.moved(block.text))
-    done = subprocess.run(["node", "quotes.mjs"], capture_output=True, text=True, timeout=120, cwd=tmp_path)
-    assert done.stdout == "fifty\n", done.stderr
+    (tmp_path / "example.mjs").write_text(code)
+    done = subprocess.run(["node", "example.mjs"], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    expected = re.findall(r"^ *console\.log\(.*\); // (.*)$", code, re.MULTILINE)
+    assert expected
+    assert done.stdout.splitlines() == expected, done.stderr
 
 
 def test_the_unit_for_systemd_is_well_formed() -> None:

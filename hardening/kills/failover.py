@@ -8,7 +8,9 @@ What must hold is what the campaign of kills demands (`hardening.kills.broker`),
 lost, nothing comes twice unmarked, the order of each publisher is kept, transactions are whole; never are both active.
 A probe publishes one message at a time: the longest wait for its receipt is how long publishing was refused or delayed.
 
-A stopped process (SIGSTOP) keeps the lease of a SQLite store: nobody takes over, and it goes on where it was.
+A stopped process (SIGSTOP) keeps the lease of a SQLite store: nobody takes over, and it goes on where it was. With a
+PostgreSQL database the other one takes over; the stopped one, when it goes on, must end with one error. Stores are
+chosen in turn.
 """
 
 import asyncio
@@ -32,7 +34,9 @@ from hardening.kills.broker import consume, publish, quiet, transact
 from hardening.kills.campaign import rounds
 from hardening.kills.ledger import Ledger
 from hardening.record import noted, times
+from hardening.support.postgresql import QUICK, Cluster, cluster
 from hardening.support.stomp import RawStomp
+from tidings.broker.tenure import LOST_STATUS
 from tidings.client import Client, connect
 from tidings.errors import TidingsError
 from tidings.localnet.ports import free_ports
@@ -40,10 +44,13 @@ from tidings.localnet.ports import free_ports
 EVENTS_PER_STORE = 10
 START_SECONDS = 60.0
 STOPPED_SECONDS = 1.5
+LEASE_MS = 1000
+LOST = "this broker has lost its store to another process and ends"
 GIVE_UP_SECONDS = 120.0
 STOMP_SECONDS = 3.0  # of silence, after which a client takes its connection for lost
 _CONFIG = """
 [broker]
+id = 1
 data = "{data}"
 [[listeners]]
 port = {native}
@@ -57,6 +64,7 @@ capacity = false
 deliveries_max = 1000000
 [store]
 standby = true
+{store}
 [logging]
 json = true
 """
@@ -78,10 +86,10 @@ class Half:
     metrics: int
     process: "subprocess.Popen[bytes] | None" = None
 
-    def configure(self, data: Path) -> None:
+    def configure(self, data: Path, store: str) -> None:
         self.folder.mkdir()
         ports = {"native": self.native, "stomp": self.stomp, "metrics": self.metrics}
-        (self.folder / "broker.toml").write_text(_CONFIG.format(data=data, **ports))
+        (self.folder / "broker.toml").write_text(_CONFIG.format(data=data, store=store, **ports))
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
@@ -112,11 +120,15 @@ class Half:
 
 
 class Pair:
-    def __init__(self, folder: Path) -> None:
+    """`database`: the address of one that keeps the messages; each process then has a data directory of its own."""
+
+    def __init__(self, folder: Path, database: str = "") -> None:
         ports = iter(free_ports(6))
+        self.database, self._losses = database, Counter[int]()
         self.halves = [Half(folder / name, next(ports), next(ports), next(ports)) for name in ("a", "b")]
+        store = f'url = "{database}"\nlease_ms = {LEASE_MS}' if database else ""
         for half in self.halves:
-            half.configure(folder / "data")
+            half.configure(half.folder / "data" if database else folder / "data", store)
             half.start()
         self.url = "tidings://" + ",".join(f"127.0.0.1:{half.native}" for half in self.halves)
 
@@ -141,6 +153,14 @@ class Pair:
                 self._taken_over(active)
                 active.start()
                 self.active()
+            case FailoverEvent.STOP if self.database:
+                active.process.send_signal(signal.SIGSTOP)
+                self._taken_over(active)
+                active.process.send_signal(signal.SIGCONT)
+                assert active.process.wait(START_SECONDS) == LOST_STATUS, "it did not notice that its lease is lost"
+                assert (active.folder / "log").read_text().count(LOST) == self._lost(active)
+                active.start()
+                self.active()
             case FailoverEvent.STOP:
                 active.process.send_signal(signal.SIGSTOP)
                 time.sleep(STOPPED_SECONDS)
@@ -149,6 +169,11 @@ class Pair:
                 active.switch_over()
                 self._taken_over(active)
                 self.active()
+
+    def _lost(self, half: Half) -> int:
+        """Counts the leases that this half has lost."""
+        self._losses[half.native] += 1
+        return self._losses[half.native]
 
     def _taken_over(self, former: Half) -> None:
         """Wait until the other process serves. What it needs for that is not taken from it by one that starts."""
@@ -319,10 +344,10 @@ def plan_of(events: int, rng: random.Random) -> list[FailoverEvent]:
     return rng.choices(list(FailoverEvent), (6, 1, 3), k=events)
 
 
-def one_pair(plan: list[FailoverEvent], rng: random.Random) -> FailoverLedger:
+def one_pair(plan: list[FailoverEvent], rng: random.Random, database: str = "") -> FailoverLedger:
     """Raises AssertionError with what was broken."""
     with tempfile.TemporaryDirectory() as directory:
-        pair = Pair(Path(directory))
+        pair = Pair(Path(directory), database)
         try:
             found = asyncio.run(load(pair, plan, rng))
         finally:
@@ -345,17 +370,21 @@ def main(arguments: list[str]) -> None:
     seed = int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(1 << 32)
     results = arguments[2] if arguments[2:] else None
     waits: dict[str, list[float]] = {}
+    server: Cluster
     parts = [min(EVENTS_PER_STORE, events - begun) for begun in range(0, events, EVENTS_PER_STORE)]
 
     def one(number: int) -> dict[str, int]:
         rng = random.Random(f"{seed}/{number}")
-        found = one_pair(plan_of(parts[number], rng), rng)
+        database = server.database() if number % 2 else ""
+        found = one_pair(plan_of(parts[number], rng), rng, database)
         for name, some in found.waits.items():
-            waits.setdefault(name, []).extend(some)
+            waits.setdefault(f"{name}_database" if database else name, []).extend(some)
         return found.figures()
 
     def run() -> dict[str, int]:
-        figures = rounds("fail-over", seed, len(parts), one)
+        nonlocal server
+        with cluster({**QUICK, "fsync": "on"}) as server:
+            figures = rounds("fail-over", seed, len(parts), one)
         late = {f"{name}_ms_95": round(1000 * percentile(some, 0.95)) for name, some in sorted(waits.items())}
         return figures | late
 

@@ -195,15 +195,15 @@ MUTANTS = (
     Mutant("transaction-ignored", "Transacted is published at once", *_EVENTS, _published_at_once),
     Mutant("remote-dropped", "RemoteMessage is not handled", Publications, "arrived", _nothing),
     Mutant(
-        "relayed-early", "Relayed is acknowledged before it is stored", RelayInbox, "_store", _acknowledged_early, 25
+        "relayed-early", "Relayed is acknowledged before it is stored", RelayInbox, "_store", _acknowledged_early, 15
     ),
     Mutant("loaded-ignored", "Loaded is not handled", Node, "loaded", _nothing),
     Mutant("loaded-damaged", "one in three loaded messages counts as damaged", Node, "loaded", _half_loaded),
     Mutant("receipt-lost", "one in ten receipts is not given", AnswerBatch, "accepted", _each(10)),
     Mutant("receipt-doubled", "receipts are given twice", AnswerBatch, "accepted", _twice),
     Mutant("persisted-early", "Persisted is reported without a write", Host, "append", _unwritten),
-    Mutant("solo-early", "PersistNow is confirmed before it is written", Engine, "_write_alone", _confirmed_early, 50),
-    Mutant("solo-error", "PersistedNow with an error counts as written", Engine, "_answer_alone", _error_ignored, 50),
+    Mutant("solo-early", "PersistNow is confirmed before it is written", Engine, "_write_alone", _confirmed_early, 40),
+    Mutant("solo-error", "PersistedNow with an error counts as written", Engine, "_answer_alone", _error_ignored, 75),
     Mutant("solo-kept", "what PersistNow wrote is not handed on", SyncWrite, "end", _nothing),
     Mutant("resume-lost", "ResumeReading is not asked for", ClientSessions, "go_on", _stays_stopped),
     Mutant("client-stays", "ClientLost is not handled", ClientSessions, "lost", _nothing),

@@ -41,6 +41,8 @@ from tidings.protocols.mqtt.session import MqttNativeSession, MqttSession
 from tidings.protocols.mqtt.splitter import PacketSplitter
 from tidings.protocols.session import Caller
 
+REFUSED = 0x80  # reason codes from here on
+
 
 class MqttLine(Protocol):
     """A connection as the client sees it."""
@@ -270,12 +272,15 @@ class MqttClientModel:
             case PublishAnswer(PacketType.PUBREL, id):
                 self._held.discard(id)
                 self.send(PublishAnswer(PacketType.PUBCOMP, id))
+            case PublishAnswer(PacketType.PUBREC, id) if packet.reason >= REFUSED:
+                self.unfinished.pop(id, None)
             case PublishAnswer(PacketType.PUBREC, id):
                 if id in self.unfinished:
                     self.unfinished[id].received = True
                 self.send(PublishAnswer(PacketType.PUBREL, id))
             case PublishAnswer(_, id):
-                if (done := self.unfinished.pop(id, None)) is not None:
+                done = self.unfinished.pop(id, None)
+                if done is not None and packet.reason < REFUSED:
                     self.confirmed.append(done.packet.payload)
             case SubscriptionAnswer() | Disconnect():
                 pass

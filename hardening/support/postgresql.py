@@ -63,6 +63,14 @@ class Cluster:
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines(f"{key} = '{value}'\n" for key, value in settings.items())
 
+    def follow(self, primary: "Cluster") -> None:
+        """Make this a copy of a running server, which streams from it under the name `standby`."""
+        source = f"host={primary.folder} port={primary.port} user={USER} application_name=standby"
+        self.run("pg_basebackup", "-d", source, "-D", str(self.data), "-R", "--no-sync", "--checkpoint=fast")
+
+    def promote(self) -> None:
+        self.run("pg_ctl", "promote", "-D", str(self.data))
+
     def start(self) -> None:
         """Run the server; returns when it takes connections."""
         (self.data / "postmaster.pid").unlink(missing_ok=True)
@@ -158,17 +166,40 @@ QUICK = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "60", "aut
 
 
 @contextmanager
-def cluster(settings: Mapping[str, object] = QUICK) -> Iterator[Cluster]:
-    """A running server, removed afterwards. By default its disk is not waited for."""
+def pair() -> Iterator[tuple[Cluster, Cluster]]:
+    """A primary and a standby that has each commit before it is acknowledged."""
+    with cluster() as primary, _folder() as folder:
+        standby = Cluster(folder)
+        standby.follow(primary)
+        try:
+            standby.start()
+            primary.configure({"synchronous_standby_names": "standby"})
+            primary.execute("SELECT pg_reload_conf()")
+            yield primary, standby
+        finally:
+            standby.stop()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="tidings-pg-"))
     account = _account()
     if account is not None:
         os.chown(folder, account.pw_uid, account.pw_gid)
-    server = Cluster(folder)
     try:
-        server.make(settings)
-        server.start()
-        yield server
+        yield folder
     finally:
-        server.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def cluster(settings: Mapping[str, object] = QUICK) -> Iterator[Cluster]:
+    """A running server, removed afterwards. By default its disk is not waited for."""
+    with _folder() as folder:
+        server = Cluster(folder)
+        try:
+            server.make(settings)
+            server.start()
+            yield server
+        finally:
+            server.stop()

@@ -15,6 +15,7 @@ from tidings.errors import UsageError
 
 EXTRA_OF = {
     "deltalake": "pipeline",
+    "jwt": "jwt",
     "matplotlib": "lab",
     "nicegui": "console",
     "pandas": "pipeline",

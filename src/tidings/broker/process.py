@@ -44,7 +44,7 @@ from tidings.broker.server import Broker
 from tidings.broker.startup import Startup, StartupOptions, prepare
 from tidings.broker.store_place import store_place
 from tidings.broker.tasks import Tasks
-from tidings.broker.tenure import Role, StandbyPages, end_if_lost, wait_for
+from tidings.broker.tenure import Role, StandbyPages, end_if_lost, is_free, wait_for
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.tuning.capacity_observer import Observer, watch
 from tidings.broker.tuning.gc_tuning import collect_seldom
@@ -53,6 +53,7 @@ from tidings.errors import ConfigError, StoreError, TidingsError, UsageError
 from tidings.kernel.heap import keep_large_blocks
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
+from tidings.store.sqlite.store import SqliteStore
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
@@ -97,10 +98,7 @@ class BrokerMain:
         keep_large_blocks()  # the process is the broker's alone
         if not await self._begin_tenure():
             return 0
-        status = await self._serve()
-        if status in (0, SWITCHED):  # otherwise the store may still be open: the lease ends with the process
-            self._lease.release()
-        return status
+        return await self._serve()
 
     async def _serve(self) -> int:
         configuration = self.configuration
@@ -148,7 +146,7 @@ class BrokerMain:
         self._place = store_place(self.configuration)
         self._lease = self._place.lease()
         if not self.configuration.store.standby:
-            if not self._lease.acquire():
+            if not await asyncio.to_thread(self._lease.acquire):
                 raise StoreError("E_STORE_LOCKED", f"{self._place.name} is in use by another process")
         elif not await self._stand_by():
             return False
@@ -158,7 +156,7 @@ class BrokerMain:
     async def _stand_by(self) -> bool:
         self._watch_signals()
         self._role = Role.STANDBY
-        if not await asyncio.to_thread(self._lease.wait, 0.0):
+        if not await is_free(self._lease):
             pages = StandbyPages(self.configuration.broker.name)
             await pages.start(self.configuration.metrics, self._startup)
             note(log, logging.INFO, "standing by", broker=self.configuration.broker.name, pid=os.getpid())
@@ -196,6 +194,7 @@ class BrokerMain:
         except TimeoutError:
             note(log, logging.ERROR, "shutdown did not finish in time", seconds=STOP_SECONDS)
             return False
+        self._lease.release()
         note(log, logging.INFO, "switched over" if self._switching else "stopped")
         return True
 
@@ -213,8 +212,18 @@ class BrokerMain:
             membership,
             broker.login.audit,
             self.switch_over,
+            self._back_up,
         )
         return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
+
+    async def _back_up(self, name: str) -> Path:
+        if not isinstance(self._store, SqliteStore):
+            reason = f"messages are in {self._place.name}; back up the database with PostgreSQL's own programs"
+            raise UsageError("E_BACKUP_STORE", reason)
+        folder = self._data() / "backups"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        await asyncio.to_thread(self._store.backup, folder / name)
+        return folder / name
 
     def _data(self) -> Path:
         """The data directory, made if there is none."""
@@ -228,7 +237,7 @@ class BrokerMain:
         return data
 
     def _open_store(self) -> Store:
-        store = self._place.open(self._lease)
+        self._store = store = self._place.open(self._lease)
         if self._startup.drawn:
             self._keep_broker_id(self._data(), store)
         return store
@@ -361,7 +370,10 @@ class BrokerMain:
         guard, ended = self._broker.login.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:
             guard.limit(limits)
+            guard.jwt = new.jwt
             affected = guard.replace(new.users, new.rules)
+            there = (one.principal for one in self._broker.engine.view.connections.values())
+            affected |= {principal.name for principal in there if not guard.still(principal)}
             ended = self._broker.clients.end_all(
                 "E_ACCESS_CHANGED", "the access rules have changed; log in again", users=affected
             )

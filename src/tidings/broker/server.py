@@ -402,6 +402,7 @@ class Broker:
             if ticks % 4 == 0:
                 steps.do("mailboxes", self.step, inputs.Tick())
                 steps.do("log", self.lines.tick)
+                steps.do("tokens", self.login.tick, time.time())
                 steps.do("silent connections", self.clients.check_silence, now, self.limits)
             steps.do("output", self.clients.after)
 

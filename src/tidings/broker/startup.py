@@ -18,6 +18,7 @@ from tidings.broker.security import users
 from tidings.broker.security.access import AccessRules
 from tidings.broker.security.exposure_check import check_exposure, note_exposure
 from tidings.broker.security.guard import Guard, OpenGuard
+from tidings.broker.security.jwt_login import JwtVerifier
 from tidings.broker.security.login_tokens import LoginTokens
 from tidings.broker.security.tls import server_context
 from tidings.broker.security.user_guard import UserGuard
@@ -46,6 +47,7 @@ class Startup:
     configuration: Configuration
     rules: AccessRules
     users: users.Users | None  # None: there is no users file
+    jwt: JwtVerifier | None  # None: there are no logins by token
     tls: ssl.SSLContext | None
     peers: Peers | None  # None: the broker has no network
     drawn: bool  # the broker has a new number that must still be written
@@ -58,7 +60,7 @@ class Startup:
             return OpenGuard()
         note_exposure(self.configuration)
         tokens = LoginTokens.kept_in(Path(self.configuration.broker.data))
-        return UserGuard(self.users, self.rules, self.configuration.limits_of(), tokens=tokens)
+        return UserGuard(self.users, self.rules, self.configuration.limits_of(), tokens=tokens, jwt=self.jwt)
 
 
 def prepare(options: StartupOptions, protocols: tuple[str, ...]) -> Startup:
@@ -91,12 +93,15 @@ def _checked(options: StartupOptions, configuration: Configuration) -> Startup:
         raise ConfigError([f"users.file: {configuration.users_file} is a directory; name a file"])
     has_users = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if has_users else None
+    jwt = JwtVerifier(configuration.jwt) if configuration.jwt.keys else None
+    if jwt is not None and known is None:
+        known = users.Users({})
     check_exposure(configuration, known, str(options.config or "the defaults"))
     tls = server_context(configuration.tls) if configuration.encrypts else None
     file_peers = configuration.network.peers
     configuration = _with_changed_peers(configuration)
     peers = peers_of(configuration.network, configuration.broker.id)
-    return Startup(configuration, AccessRules.of(configuration.access), known, tls, peers, drawn, file_peers)
+    return Startup(configuration, AccessRules.of(configuration.access), known, jwt, tls, peers, drawn, file_peers)
 
 
 def _with_changed_peers(configuration: Configuration) -> Configuration:

@@ -4,9 +4,7 @@ from pathlib import Path
 
 from tidings.broker.config.tables import Configuration
 from tidings.store.lease import StorePlace
-from tidings.store.sqlite.place import SqlitePlace
-
-STORE = "messages.db"
+from tidings.store.sqlite.place import STORE, SqlitePlace
 
 
 def store_place(configuration: Configuration) -> StorePlace:

@@ -36,6 +36,14 @@ class Role(Enum):
     STANDBY = "standby"
 
 
+async def is_free(lease: Lease) -> bool:
+    """True: it was, and is held now. A store that cannot be reached is waited for (`wait_for`)."""
+    try:
+        return await asyncio.to_thread(lease.wait, 0.0)
+    except StoreError:
+        return False
+
+
 async def wait_for(lease: Lease, stop: asyncio.Event) -> bool:
     """Until the lease is held, or (False) the process is to end. An unreachable store is waited for as well."""
     said = ""

@@ -1,15 +1,19 @@
 """Fits `BrokerCosts` to measured costs of messages, finds where another regime begins, and tests the fit.
 
 The terms of a message's cost are linear in their values but for φ, the share of what is in flight that is taken in one
-turn. So φ is tried on a grid, and the values are fitted by non-negative least squares of relative errors: a cost of
-1 µs and one of 1 ms count alike. Errors count relative to what the fit says, in a few rounds, as costs that the machine
-inflated would count less otherwise.
+turn. A Tidings broker counts its reads and writes: from them follows the size of the turns that there really were, and
+from these φ; so costs do not suffer from a machine whose other work makes turns larger or smaller. Of a broker that
+does not count them φ is tried on a grid. The values are fitted by non-negative least squares of relative errors: a cost
+of 1 µs and one of 1 ms count alike. Errors are relative to the geometric mean of what the fit says and what was
+measured, in a few rounds: relative to one of them, half as much and twice as much would not count alike, and everything
+would come out too cheap or too dear.
 
 Where a broker comes upon another bottleneck (the thesis leaves out r ≥ 20), the points beyond belong to another model.
 `find_break` sees that in the prediction: a fit without them is wrong about nearly all of them, in one direction, by far
 more than about its own. Those points are excluded, and the domain ends before them.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,8 +31,12 @@ if TYPE_CHECKING:
 else:
     optimize = lazy("scipy.optimize")
 
-SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)  # φ
+SHARES = (0.005, 0.01, 0.02, 0.035, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)  # φ
 ROUNDS = 6  # of reweighting
+EXPECTED_MIN = 1e-2  # of what was measured
+TURN_MAX, HALVINGS = 1e6, 30
+SEVERAL = 2  # messages in flight of a connection
+_READ, _WRITE = list(TERMS).index("read"), list(TERMS).index("write")
 FOLDS = 10
 BREAK_FACTOR, BREAK_MIN = 3.0, 0.25  # beyond a break errors are larger than both: than those before, and than this
 BEYOND_MIN = 2  # points
@@ -42,9 +50,41 @@ class CostPoint:
     traffic: Traffic
     seconds: float
     name: str = ""
+    reads: float | None = None  # per message; None: not counted
+    writes: float | None = None
 
     def __post_init__(self) -> None:
         check_finite("seconds", self.seconds, 0, open_low=True)
+
+    @property
+    def counted(self) -> bool:
+        """True if its reads are those of messages alone, without acknowledgements."""
+        return bool(self.reads) and self.writes is not None and not self.traffic.persistent
+
+    @property
+    def several(self) -> bool:
+        """True if a connection has several messages in flight: with one, every read brings one, however many wait."""
+        return self.traffic.in_flight >= SEVERAL * self.traffic.publishers
+
+    @property
+    def turn_size(self) -> float:
+        """Messages in a turn, from the reads of a message: reads(k)/k falls with k."""
+        low, high = 0.0, math.log(TURN_MAX)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            k = math.exp(middle)
+            more = float(self.traffic.reads(np.array([k]))[0]) / k > (self.reads or 1.0)
+            low, high = (middle, high) if more else (low, middle)
+        return math.exp(low)
+
+    def row(self, share: float) -> Array:
+        """The factors of TERMS, as counted if they were."""
+        if not self.counted:
+            return row(self.traffic, self.traffic.turn_size(share))
+        k = self.turn_size if self.several else self.traffic.turn_size(share)
+        factors = row(self.traffic, k)
+        factors[_READ], factors[_WRITE] = self.reads, self.writes
+        return factors
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +175,7 @@ def _fitted(points: Sequence[CostPoint]) -> tuple[float, Array]:
         raise refuse(f"{len(points)} points determine no model of {varied} terms; measure more", "E_LAB_RANK")
     target = _target(points)
     tried = []
-    for share in SHARES:
+    for share in _shares(points):
         matrix = _matrix(points, share)
         values = _solve(matrix, target)
         tried.append((float(np.mean((matrix @ values / target - 1) ** 2)), share, values))
@@ -143,8 +183,21 @@ def _fitted(points: Sequence[CostPoint]) -> tuple[float, Array]:
     return share, values
 
 
+def _shares(points: Sequence[CostPoint]) -> Sequence[float]:
+    """Those to try: one, if turns were counted."""
+    counted = [one for one in points if one.counted and one.several]
+    if len(counted) * 4 < len(points):
+        return SHARES
+    sizes = np.log([one.turn_size for one in counted])
+
+    def error(share: float) -> float:
+        return float(np.mean(np.abs(np.log([one.traffic.turn_size(share) for one in counted]) - sizes)))
+
+    return [min(SHARES, key=error)]
+
+
 def _matrix(points: Sequence[CostPoint], share: float) -> Array:
-    return np.array([row(one.traffic, one.traffic.turn_size(share)) for one in points], dtype=np.float64)
+    return np.array([one.row(share) for one in points], dtype=np.float64)
 
 
 def _target(points: Sequence[CostPoint]) -> Array:
@@ -159,7 +212,7 @@ def _solve(matrix: Array, target: Array) -> Array:
     for _ in range(ROUNDS):
         solution, _ = optimize.nnls(matrix / expected[:, None] / scale, target / expected)
         values = solution / scale
-        expected = np.maximum(matrix @ values, target * 1e-2)
+        expected = np.sqrt(np.maximum(matrix @ values, target * EXPECTED_MIN) * target)
     return np.asarray(values, dtype=np.float64)
 
 

@@ -9,6 +9,7 @@ and the broker is the queue of `tidings.capacity.batching`, whose server takes a
 thesis are special cases: `closed_form` gives the one of `processing.MODELS` that has the same cost at an operating
 point, and with one message in flight (k = 1) the queue is M/GI/1.
 
+>>> from tidings.capacity.traffic import Interests
 >>> values = {"turn": 10e-6, "read": 2e-6, "write": 4e-6, "message": 1e-6, "copy": 2e-7}
 >>> costs = BrokerCosts.of(values, share=1.0)
 >>> traffic = Traffic(interests=Interests(10, 1.0), filters=10)
@@ -25,7 +26,7 @@ from tidings.capacity.arrays import Array, check_finite, refuse
 from tidings.capacity.batch_fluid import queue_of
 from tidings.capacity.batching import BatchKind, BatchQueue, always, capacity, mixed, rate_at
 from tidings.capacity.processing import Errors, Fitted
-from tidings.capacity.traffic import DOMAIN, OF_RECEIVERS, TERMS, Interests, Traffic, row, seconds_of
+from tidings.capacity.traffic import DOMAIN, OF_RECEIVERS, TERMS, Traffic, row, seconds_of
 
 Z_95 = 1.96
 _FIXED = tuple(name for name in TERMS if name not in OF_RECEIVERS)
@@ -137,7 +138,7 @@ class BrokerCosts:
             """Of copies and writes, which vary together."""
             hit = np.maximum(some(k), _HIT_MIN)
             copies = _given(k * interests.mean, k * interests.variance, hit)
-            writes = _given(interests.reached(k), _reached_variance(interests, k), hit)
+            writes = _given(unsure.writes(k), _write_variance(unsure, k), hit)
             return np.asarray((np.sqrt(copies) * each + np.sqrt(writes) * self.parameters["write"]) ** 2)
 
         if interests.mean <= 0:
@@ -157,11 +158,9 @@ def _given(mean: Array, variance: Array, probability: Array) -> Array:
     return np.asarray(np.maximum((variance + mean**2) / probability - (mean / probability) ** 2, 0.0))
 
 
-def _reached_variance(interests: Interests, k: Array) -> Array:
-    reached = interests.reached(k)
-    if interests.subscribers <= 0:
-        return np.zeros_like(k)
-    missed = 1 - reached / interests.subscribers
-    if interests.together:  # all or none
-        return np.asarray(interests.subscribers**2 * missed * (1 - missed))
-    return np.asarray(interests.subscribers * missed * (1 - missed))
+def _write_variance(traffic: Traffic, k: Array) -> Array:
+    """Of writes, which are those of reads that bring as many messages each."""
+    interests = traffic.interests
+    missed = 1 - interests.reached(traffic.read_size(k)) / interests.subscribers
+    each = interests.subscribers * missed * (1 - missed)
+    return np.asarray(traffic.reads(k) * each * (interests.subscribers if interests.together else 1), dtype=np.float64)

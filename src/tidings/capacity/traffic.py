@@ -1,11 +1,12 @@
 """Traffic of a broker: messages, receivers and connections, and what they multiply in the cost of a message.
 
 A broker works in turns. In a turn it takes what waits, k messages: it reads from every connection that some of them
-came over, matches each, and writes once to every connection that gets any of them. So a message costs
+came over, matches what it read, and writes once to every connection that gets any of that. So a message costs
 
-    c(k) = (t_turn + reads(k)·t_read + d(k)·t_write)/k + what it costs wherever it is in the turn
+    c(k) = (t_turn + reads(k)·(t_read + d(k/reads(k))·t_write))/k + what it costs wherever it is in the turn
 
-with reads(k) = P·(1 − (1 − 1/P)^k) of P publishing connections and d(k) the receivers that k messages reach. `TERMS`
+with reads(k) = P·(1 − C(W − W/P, k)/C(W, k)): over which of P publishing connections k of W messages in flight come, if
+each has as many; and d(j) the receivers that j messages reach. `TERMS`
 lists all factors; the table is the model, as `tidings.capacity.processing.MODELS` is that of the thesis. Messages in
 flight matter because they decide k: of W that their publishers have sent and that have not arrived, a share φ is taken
 together (`turn_size`).
@@ -13,21 +14,26 @@ together (`turn_size`).
 Receivers of one message need not be independent of each other (`Interests`): with all-or-none interests a turn costs
 little or much and nothing between, so it is a mixture (`Interests.nobody`) and not its mean.
 
->>> alone, many = Traffic(interests=Interests(10, 1.0)), Traffic(interests=Interests(10, 1.0), publishers=20)
->>> [round(float(alone.reads(np.array([k]))[0]), 2) for k in (1.0, 50.0)]
-[1.0, 1.0]
->>> [round(float(many.reads(np.array([k]))[0]), 2) for k in (1.0, 50.0)]
-[1.0, 18.46]
+>>> alone, many = (Traffic(interests=Interests(10, 1.0), publishers=p, in_flight=100) for p in (1, 20))
+>>> [[round(float(one.reads(np.array([k]))[0]), 2) for k in (1.0, 10.0, 100.0)] for one in (alone, many)]
+[[1.0, 1.0, 1.0], [1.0, 8.32, 20.0]]
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidings.capacity.arrays import Array, check_finite, check_probability, refuse
+from tidings.extras import lazy
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = lazy("scipy.special")
 
 HEADER_BYTES = 100.0  # of a message besides body and properties: frame, id, destination
 PROPERTY_BYTES = 24.0
@@ -139,8 +145,22 @@ class Traffic:
         return HEADER_BYTES + self.properties * PROPERTY_BYTES + self.body
 
     def reads(self, k: Array) -> Array:
-        """Connections that k messages come over, on average."""
-        return np.asarray(self.publishers * (1 - (1 - 1 / self.publishers) ** k), dtype=np.float64)
+        """Connections that k of the messages in flight come over, on average."""
+        flight, k = max(self.in_flight, self.publishers), np.asarray(k, dtype=np.float64)
+        left = flight - flight / self.publishers  # of the others
+        inside = np.minimum(k, left)
+        missed = special.gammaln(left + 1) - special.gammaln(left - inside + 1)
+        missed += special.gammaln(flight - inside + 1) - special.gammaln(flight + 1)
+        return np.asarray(self.publishers * (1 - np.where(k <= left, np.exp(missed), 0.0)), dtype=np.float64)
+
+    def writes(self, k: Array) -> Array:
+        """Writes to subscribers for k messages, on average: after each read those who get any of it."""
+        return self.reads(k) * self.interests.reached(self.read_size(k))
+
+    def read_size(self, k: Array) -> Array:
+        """Messages that a read brings, of k in a turn."""
+        reads = self.reads(k)
+        return np.asarray(k / np.where(reads > 0, reads, 1.0), dtype=np.float64)
 
     def turn_size(self, share: float) -> float:
         """k of a saturated broker that takes this share of what is in flight together."""
@@ -167,7 +187,7 @@ TERMS: Mapping[str, CostTerm] = MappingProxyType(
     {
         "turn": CostTerm("a turn: waking up, bookkeeping", lambda t, k: np.ones_like(k)),
         "read": CostTerm("a read from one connection", lambda t, k: t.reads(k)),
-        "write": CostTerm("a write to one connection", lambda t, k: t.interests.reached(k)),
+        "write": CostTerm("a write to one connection", lambda t, k: t.writes(k)),
         "commit": CostTerm("a commit of persistent messages", lambda t, k: np.full_like(k, t.persistent)),
         "message": CostTerm("a message", _each(lambda t: 1.0)),
         "body": CostTerm("a byte of a body, received", _each(lambda t: t.body)),

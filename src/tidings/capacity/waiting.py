@@ -13,7 +13,12 @@ it is worth elsewhere is tabulated in bench/results/waiting_accuracy.md, against
 simulation. All functions work element by element on arrays.
 
 Reference: the thesis named in `tidings.capacity.processing`, section 5.1. Printed wrongly there and corrected here:
-(5.1) has E[B^(k−i)] for E[W^(k−i)]; (5.2) divides by E[B] once too often; before (5.46), α = 1/c_var for 1/c_var².
+(5.1) has E[B^(k−i)] for E[W^(k−i)]; (5.2) divides by E[B] once too often; before (5.46), α = 1/c_var for 1/c_var². The
+bound "less than 50·E[B]" for 99.99 % at ρ = 0.9 holds up to c_var = 0.37 only: at 0.4 it is 51.06·E[B].
+
+`ExponentialWaiting` is the simpler approximation that the thesis compares with, (5.11) to (5.13): right in the mean,
+and in the tail of a busy server. Of its two terms (5.12) subtracts the second one; it must be added, as the tails of
+M/D/1 and M/Gamma/1 show. Of (5.10), a sum of two exponentials, the thesis gives no parameters.
 
 >>> from tidings.capacity.service import gamma_moments
 >>> waiting = GammaWaiting.of(rate=0.9, service=gamma_moments(1.0, 0.0))  # M/D/1, times in units of E[B]
@@ -95,6 +100,31 @@ class GammaWaiting:
         left, rho = 1 - np.asarray(p), np.asarray(self.rho)
         beyond = np.where(left < rho, left / np.maximum(rho, np.finfo(np.float64).tiny), 1.0)
         return np.asarray(self.beta * special.gammainccinv(self.alpha, beyond), dtype=np.float64)[()]
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialWaiting:
+    """P(W > t) = α·e^(−ηt), for M/Gamma/1 with much load; α may exceed 1 where there is little."""
+
+    alpha: float
+    eta: float  # 1/s
+
+    @classmethod
+    def of(cls, rate: float, service: Moments) -> "ExponentialWaiting":
+        """(5.12) and (5.13), which count times in units of E[B]."""
+        rho, square, unit = float(utilisation(rate, service.first)), float(service.c_var) ** 2, float(service.first)
+        eta = 2 * (1 - rho) / (1 + square) * (1 + (1 - rho) * (1 - square) / (3 * (1 + square)))
+        first, _ = waiting_moments(rate, service)
+        return cls(eta * float(first) / unit, eta / unit)
+
+    @property
+    def mean(self) -> float:
+        return self.alpha / self.eta
+
+    def tail(self, t: Floats) -> Floats:
+        """P(W > t), by (5.11)."""
+        check_finite("t", t, 0)
+        return np.minimum(self.alpha * np.exp(-self.eta * np.asarray(t)), 1.0)[()]
 
 
 def quantiles(rates: Array, service: Moments, p: Floats) -> Array:

@@ -31,6 +31,7 @@ COMMANDS = {  # each with the first sentence of its help
     "queue": "List, create, browse, purge, move and delete queues.",
     "sim": "Simulate networks of brokers in virtual time.",
     "status": "Show the state of a broker.",
+    "store": "Check, copy and back up stores of messages.",
     "sub": "Print messages as they arrive.",
     "trace": "Show the brokers that a message passed and its receivers.",
     "tracking": "Maintain the tracking records of brokers.",

@@ -93,6 +93,7 @@ class Sender:
         self.socket = one
         self._rings = [BlockRing(list(blocks)) for blocks in sizes]
         self.sent = 0  # messages, counted when their block is begun
+        self.sent_of = [0 for _ in sizes]  # the same, in blocks of each size
 
     @property
     def busy(self) -> bool:
@@ -119,10 +120,11 @@ class Sender:
                 ring.send(number, 0)
                 if ring.busy:
                     return
-        for ring in self._rings:
+        for place, ring in enumerate(self._rings):
             begun = ring.send(number, left)
             left -= begun
             self.sent += begun
+            self.sent_of[place] += begun
             if ring.busy:
                 return
 

@@ -48,6 +48,7 @@ SATURATED_S = 1.5
 HOLE_SHARE_MAX = 0.2
 WAIT_S_MAX = 0.02  # a longer one comes from who else runs on the machine
 IDLE_MIN = 50
+QUANTILES = {"waiting_p50_s": 0.5, "waiting_p90_s": 0.9, "waiting_p99_s": 0.99, "waiting_p999_s": 0.999}
 _COUNTED = ("feeds", "writes", "received", "delivered")
 
 
@@ -134,6 +135,7 @@ def measure_waiting(server: Server, parameters: Parameters, topic: str) -> Found
         raise RuntimeError(f"only {run.met_idle.sum()} messages met an idle broker")
     metrics = {**asdict(run.counts), "hole_s": run.hole_s, "generator_share": run.generator_share}
     metrics |= {"waiting_s": run.waiting_s, "wake_s": run.wake_s, "late_s": float(run.late_s.mean())}
+    metrics |= {name: float(np.quantile(run.waits_s, p)) for name, p in QUANTILES.items()}
     return Found([(name, float(value)) for name, value in metrics.items()])
 
 

@@ -7,7 +7,7 @@ bottleneck is found out.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidings.lab.connections import Bench, connected
@@ -86,7 +86,16 @@ def measure_run(server: Server, design: Design, measure: Measure) -> SaturatedRu
         ]
         watch = SaturationWatch(server, bench, senders, design, measure)
         saturate(bench, senders, lambda: watch.window.size, watch.done, watch.over, lambda: watch.window.rest_s)
-        lost = _lost(bench, senders, watch, design.copies)
+
+        def copies() -> int:
+            begins = [[_begin(blocks, number / setup.publishers) for blocks in sizes] for number in range(len(senders))]
+            return sum(
+                copies_of(design, begin, sent)
+                for sender, places in zip(senders, begins, strict=True)
+                for begin, sent in zip(places, sender.sent_of, strict=True)
+            )
+
+        lost = _lost(bench, senders, watch, copies)
         return SaturatedRun(watch.samples, lost, watch.course.warm_s)
 
 
@@ -110,7 +119,21 @@ def blocks_of(wire: LoadProtocol, plans: Sequence[LoadPlan], size: int) -> list[
     return [(b"".join(ring[i : i + size]), len(ring[i : i + size])) for i in range(0, len(ring), size)]
 
 
-def _lost(bench: Bench, senders: Sequence[Sender], watch: SaturationWatch, copies: float) -> int:
+def copies_of(design: Design, begin: int, messages: int) -> int:
+    """Copies of this number of messages, sent in turn from the one at `begin` on: exactly, where they differ."""
+    grades = design.grades
+    if not grades:
+        return round(messages * design.copies)
+    turns, rest = divmod(messages, len(grades))
+    return turns * sum(grades) + sum(grades[(begin + number) % len(grades)] for number in range(rest))
+
+
+def _begin(blocks: Sequence[tuple[bytes, int]], share: float) -> int:
+    """The first message of a publisher, where `_from` lets it begin."""
+    return sum(count for _, count in blocks[: int(len(blocks) * share)])
+
+
+def _lost(bench: Bench, senders: Sequence[Sender], watch: SaturationWatch, copies: Callable[[], int]) -> int:
     """Finish what was begun, wait for what is on its way, count what did not come."""
     moved = (0, time.perf_counter())
     expected = math.inf
@@ -118,7 +141,7 @@ def _lost(bench: Bench, senders: Sequence[Sender], watch: SaturationWatch, copie
     def over(_: int) -> bool:
         nonlocal expected, moved
         if all(not one.busy for one in senders):
-            expected = round(sum(one.sent for one in senders) * copies)
+            expected = copies()
         arrived, now = watch.arrived(), time.perf_counter()
         if arrived != moved[0]:
             moved = (arrived, now)

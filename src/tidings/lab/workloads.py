@@ -234,6 +234,8 @@ class WaitingWorkload:
         rate, seconds = given.number("rate", 0), given.number("seconds", 2, 1, 600)
         design = _mix(given, topic)
         given.end()
+        if design.setup.publishers > 1:
+            raise refuse("waiting: messages come over one connection; leave out publishers", "E_LAB_SETUP")
         return cls(rate, seconds, design)
 
 

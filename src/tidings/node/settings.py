@@ -49,5 +49,6 @@ class NodeSettings:
     last_values: bool = False  # keep the last message of each topic that was published with JMSXRetain
     slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer
     policies: tuple[QueuePolicy, ...] = ()  # of queues; the first that fits
+    alternatives: tuple[str, ...] = ()  # addresses of brokers that native clients may turn to
     quotas: tuple[UserQuota, ...] = ()  # of users; the first that fits
     pieces: Pieces = field(default_factory=Pieces)

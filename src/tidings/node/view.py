@@ -30,6 +30,7 @@ class Counts:
     pushed_back: int  # times that a publisher had to wait
     dropped: Mapping[str, int]  # for mailboxes, by reason
     message_bytes: int  # of messages held in memory now
+    delayed: int  # messages that wait for their time now
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,14 @@ class View:
     def counts(self) -> Counts:
         service = self._node.mailbox_service
         return Counts(
-            service.expired,
+            service.expired + self._node.delayed.expired,
             service.dead_letters.buried,
             service.dead_letters.failed,
             service.publish_dedup.duplicates,
             self._node.backpressure.pushed_back,
             service.overflow.dropped,
             service.message_cache.bytes,
+            len(self._node.delayed),
         )
 
     def explain(self, message: bytes) -> dict[str, Any]:

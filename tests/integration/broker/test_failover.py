@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hardening.histories import Delivery
 from hardening.kills.failover import FailoverEvent, FailoverLedger, Half, Pair, one_pair
+from hardening.support.postgresql import Cluster
 
 from tidings.broker.tenure import LOST_STATUS, end_if_lost
 from tidings.errors import StoreError
@@ -22,6 +23,12 @@ def test_nothing_confirmed_is_lost_when_the_active_broker_is_killed_stopped_or_h
     assert len(found.native.committed) > 0
     assert len(found.stomp.confirmed) > 10
     assert sum(map(len, found.waits.values())) == 3
+
+
+def test_a_process_that_was_stopped_for_longer_than_its_lease_confirms_nothing_and_ends(server: Cluster) -> None:
+    found = one_pair([FailoverEvent.STOP, FailoverEvent.KILL], random.Random(2), server.database())
+    assert len(found.native.confirmed) > 100, "there was load"
+    assert {name: len(waits) for name, waits in found.waits.items()} == {"stop": 1, "kill": 1}
 
 
 def test_the_ledger_notices_what_a_takeover_loses_or_doubles() -> None:

@@ -27,7 +27,13 @@ from tidings.tracking.recording.recorder import TrackingSettings
 AT_A_TIME = 8
 REMEMBERED = 40
 TAIL_BYTES = 512  # stored histories stay in memory until they fill a segment: here a few entries do
-CACHES = {"Pattern", "Destination", "TextTest", "Key"}  # the last so many, which others then take the place of
+CACHES = {
+    "Pattern",
+    "Destination",
+    "DestinationPattern",
+    "TextTest",
+    "Key",
+}  # the last so many, which others then take the place of
 
 
 @asynccontextmanager

@@ -1,16 +1,18 @@
 """Clients with several addresses: which broker they connect to, first and after a loss."""
 
 import asyncio
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 import tidings
+from tidings.broker.config.load import parse
 from tidings.broker.security import users
 from tidings.broker.security.passwords import Cost
 from tidings.broker.security.users import Users
 from tidings.client.broker_url import parse_url
-from tidings.errors import ConnectionLostError, SecurityError, UsageError
+from tidings.errors import ConfigError, ConnectionLostError, SecurityError, UsageError
 from tidings.localnet.ports import free_ports
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.local_broker import local_broker, run
@@ -84,6 +86,42 @@ def test_subscriptions_and_unconfirmed_messages_follow_to_the_next_broker(tmp_pa
     (tmp_path / "2").mkdir()
     with BrokerProcess(tmp_path / "1") as first, BrokerProcess(tmp_path / "2") as second:
         run(scenario(first, second))
+
+
+@pytest.mark.parametrize("ended", ["killed", "drained"])
+def test_a_client_with_one_address_goes_where_its_broker_has_told_it(tmp_path: Path, ended: str) -> None:
+    """Killed: it finds the other broker by itself. Drained: it is sent there, while its broker is still up."""
+    network = '[network]\nname = "n"\nport = 0\ninsecure = true\n'
+
+    async def scenario(first: BrokerProcess, second: BrokerProcess) -> None:
+        async with tidings.connect(first.url, give_up_seconds=20) as client:
+            ticks = await client.subscribe("ticks.>")
+            if ended == "killed":
+                first.process.kill()
+                first.process.wait()
+            else:
+                ports = first.events("metrics")[-1]["port"]
+                url = f"http://127.0.0.1:{ports}/api/v1/network/leaving"
+                asked = urllib.request.Request(url, b'{"seconds": 3}', {"Content-Type": "application/json"})
+                await asyncio.to_thread(lambda: urllib.request.urlopen(asked, timeout=10).close())
+            while client.generation < 2:
+                await asyncio.sleep(0.02)
+            async with tidings.connect(second.url) as publisher:
+                await publisher.publish("ticks.a", {"n": 1}, wait=True)
+            assert await number(ticks) == 1
+
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    with BrokerProcess(tmp_path / "2") as second:
+        told = f'[broker]\nid = 2\nalternatives = ["127.0.0.1:{second.port}"]\n{network}'
+        with BrokerProcess(tmp_path / "1", told) as first:
+            run(scenario(first, second))
+
+
+@pytest.mark.parametrize("wrong", ["nowhere", "a:b", ":1"])
+def test_alternatives_are_addresses(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="alternatives"):
+        parse(f'[broker]\nalternatives = ["{wrong}"]\n', "f")
 
 
 def test_a_wrong_password_is_not_tried_elsewhere(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_special_kinds_are_measured_otherwise() -> None:
         ("waiting", "rate = [-1]", "waiting: rate is a whole number"),
         ("waiting", "others = [1.5]", "waiting: others is a whole number"),
         ("waiting", "foo = [1]", "waiting has no parameter foo"),
+        ("waiting", "publishers = [2]", "waiting: messages come over one connection; leave out publishers"),
     ],
 )
 def test_parameters_of_special_kinds_are_checked_when_the_file_is_read(kind: str, text: str, reason: str) -> None:

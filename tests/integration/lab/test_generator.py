@@ -11,6 +11,8 @@ import pytest
 from tidings.lab.connections import Bench, LoadStream
 from tidings.lab.generator import Sender, saturate
 from tidings.lab.load_protocols import LoadPlan, NativeLoad, StompLoad
+from tidings.lab.saturation import copies_of
+from tidings.lab.workloads import SETUPS
 from tidings.model.codec import encode_frame
 from tidings.protocols.native.frames import FrameType
 
@@ -93,3 +95,16 @@ def test_what_was_begun_is_finished_without_room_for_more(pair: tuple[socket.soc
 def _read(one: socket.socket, into: bytearray, size: int) -> None:
     while len(into) < size and (data := one.recv(1 << 20)):
         into += data
+
+
+@pytest.mark.parametrize("begin", [0, 3])
+def test_copies_of_messages_with_different_receivers_are_counted_exactly(begin: int) -> None:
+    """A run that ends within a turn has sent other copies than the mean says."""
+    design = SETUPS["mix"]({"subscribers": 7, "match_percent": 35}, "lab.copies")
+    grades = design.grades
+    assert len(set(grades)) > 1
+    for messages in (0, 1, len(grades) - 1, 3 * len(grades) + 2):
+        sent = [grades[(begin + number) % len(grades)] for number in range(messages)]
+        assert copies_of(design, begin, messages) == sum(sent)
+    same = SETUPS["filters"]({"matching": 4}, "lab.copies")
+    assert copies_of(same, begin, 25) == 100

@@ -7,6 +7,7 @@ import pytest
 
 from tidings.capacity.cost_fit import CostPoint, errors_of, find_break, fit_broker
 from tidings.capacity.cost_model import BrokerCosts
+from tidings.capacity.traffic import row
 from tidings.errors import UsageError
 from tidings.lab.calibration.design import designed
 
@@ -50,6 +51,25 @@ def test_noise_widens_the_interval_and_the_interval_holds() -> None:
     assert errors_of(found, [CostPoint(one, TRUE.cost(one)) for one in inside]).rms < 0.08
     assert found.held_out is not None
     assert 0.05 < found.held_out.rms < 0.2
+
+
+def test_counted_reads_and_writes_tell_costs_though_turns_were_of_any_size() -> None:
+    """Other work of the machine makes turns larger and smaller; a broker that counts its reads shows by how much."""
+    rng, points = np.random.default_rng(4), []
+    for one in designed("native", persistent=False, seed=4, combined=60):
+        traffic = one.load.traffic
+        k = float(np.clip(traffic.turn_size(TRUE.share) * np.exp(rng.normal(0, 1)), 1, traffic.in_flight))
+        each = np.array([k])
+        counted = (float(traffic.reads(each)[0]) / k, float(traffic.writes(each)[0]) / k)
+        points.append(CostPoint(traffic, float(row(traffic, k) @ np.array(TRUE.values)), one.name, *counted))
+    found, blind = fit_broker(points), fit_broker([replace(one, reads=None, writes=None) for one in points])
+    wrong = {}
+    for what, costs in (("counted", found), ("blind", blind)):
+        ratios = [costs.parameters[name] / TRUE.parameters[name] for name in ("read", "write", "message", "copy")]
+        wrong[what] = max(abs(ratio - 1) for ratio in ratios)
+    assert wrong["counted"] < 0.2
+    assert wrong["counted"] < wrong["blind"] / 2
+    assert found.share == pytest.approx(TRUE.share, rel=0.6)
 
 
 def test_another_regime_is_told_apart_and_left_out() -> None:

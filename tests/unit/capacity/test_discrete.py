@@ -141,3 +141,9 @@ def test_what_cannot_be_analysed_is_refused() -> None:
     with pytest.raises(UsageError):
         analyse_discrete(unit, Distribution(np.array([0.0, 1.0]), 2.0))
     assert QUEUE.tail(1e9) == 0
+
+
+@pytest.mark.parametrize("units", [5, 100])
+def test_a_discretised_exponential_time_varies_less(units: int) -> None:
+    moments = discretise(exponential_cdf(1.0), 1.0 / units, 1e-12).moments()
+    assert float(moments.c_var) == pytest.approx(np.exp(-1 / (2 * units)), rel=1e-6)

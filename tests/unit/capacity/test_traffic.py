@@ -1,5 +1,7 @@
 """Receivers of a turn: the formulas against all messages drawn by chance."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,11 +44,24 @@ def test_copies_and_connections_of_a_turn(interests: Interests, k: int) -> None:
     assert interests.nobody**k == pytest.approx(nobody, abs=0.01)
 
 
-def test_reads_are_the_connections_that_messages_come_over() -> None:
-    rng, traffic = np.random.default_rng(1), Traffic(publishers=7)
+@pytest.mark.parametrize(("publishers", "in_flight"), [(1, 1), (1, 50), (7, 7), (7, 70), (5, 30)])
+def test_reads_are_the_connections_that_messages_come_over(publishers: int, in_flight: int) -> None:
+    rng, traffic = np.random.default_rng(1), Traffic(publishers=publishers, in_flight=in_flight)
     for k in (1, 4, 30):
-        distinct = np.mean([len(set(rng.integers(0, 7, k).tolist())) for _ in range(5000)])
-        assert float(traffic.reads(np.array([float(k)]))[0]) == pytest.approx(distinct, rel=0.02)
+        if k <= in_flight:
+            turns = [rng.permutation(in_flight)[:k] % publishers for _ in range(4000)]
+            distinct = np.mean([len(set(one.tolist())) for one in turns])
+            assert float(traffic.reads(np.array([float(k)]))[0]) == pytest.approx(distinct, rel=0.02)
+    assert float(traffic.reads(np.array([1e12]))[0]) == publishers
+
+
+def test_writes_follow_each_read() -> None:
+    rng, interests = np.random.default_rng(2), Interests(6, 0.3, always=1)
+    traffic, k = Traffic(interests=interests, publishers=4, in_flight=4), np.array([4.0])
+    one_by_one = np.mean([1 + (rng.random(6) < 0.3).sum() for _ in range(20_000)])
+    assert float(traffic.writes(k)[0]) == pytest.approx(4 * one_by_one, rel=0.02)
+    together = replace(traffic, publishers=1)
+    assert float(together.writes(k)[0]) == pytest.approx(float(interests.reached(k)[0]))
 
 
 def test_a_row_is_what_a_turn_takes_per_message() -> None:

@@ -12,9 +12,10 @@ from hardening.queueing.inversion import (
 from hardening.queueing.lindley import simulate
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import optimize
 
 from tidings.capacity.service import Binomial, gamma_moments, service_moments
-from tidings.capacity.waiting import GammaWaiting, quantiles, waiting_moments
+from tidings.capacity.waiting import ExponentialWaiting, GammaWaiting, quantiles, waiting_moments
 from tidings.errors import UsageError
 
 rhos = st.floats(0.01, 0.99)
@@ -117,6 +118,40 @@ def test_gamma_approximation_meets_simulation(c_var: float) -> None:
     waiting = GammaWaiting.of(0.8, gamma_moments(1.0, c_var))
     assert run.mean == pytest.approx(waiting.mean, abs=5 * run.mean_error)
     assert run.quantile(0.99) == pytest.approx(waiting.quantile(0.99), abs=5 * run.quantile_error(0.99))
+
+
+@pytest.mark.parametrize("rho", [0.3, 0.9])
+def test_the_exponential_approximation_is_exact_for_exponential_service(rho: float) -> None:
+    found = ExponentialWaiting.of(rho / 2e-3, gamma_moments(2e-3, 1.0))
+    assert found.alpha == pytest.approx(rho)
+    for t in (0.0, 1e-3, 2e-2):
+        assert found.tail(t) == pytest.approx(mm1_tail(t, rate=rho / 2e-3, service=2e-3))
+
+
+@pytest.mark.parametrize("c_var", [0.3, 0.5, 2.0, 4.0])
+def test_the_tail_of_a_busy_server_falls_as_the_exponential_approximation_says(c_var: float) -> None:
+    """The exact rate is the root of λ(E[e^(ηB)] − 1) = η; printed as in the thesis, (5.12) would be 4 to 6 % off."""
+    rho, square = 0.9, c_var**2
+
+    def excess(eta: float) -> float:
+        return float(rho * ((1 - square * eta) ** (-1 / square) - 1) - eta)
+
+    exact = optimize.brentq(excess, 1e-3, min(0.999999 / square, 3.0))
+    assert ExponentialWaiting.of(rho, gamma_moments(1.0, c_var)).eta == pytest.approx(exact, rel=0.003)
+
+
+def test_the_exponential_approximation_meets_constant_service_under_load() -> None:
+    service = gamma_moments(1.0, 0.0)
+    found = ExponentialWaiting.of(0.9, service)
+    assert found.mean == pytest.approx(float(waiting_moments(0.9, service)[0]))
+    for t in (5.0, 10.0, 20.0):
+        assert found.tail(t) == pytest.approx(float(md1_tail(t, rate=0.9, service=1.0)), rel=0.02)
+
+
+def test_the_bound_of_the_thesis_at_nine_tenths_holds_for_little_variation_only() -> None:
+    waits = [float(GammaWaiting.of(0.9, gamma_moments(1.0, c_var)).quantile(0.9999)) for c_var in (0.37, 0.38, 0.4)]
+    assert waits[0] < 50 < waits[1]
+    assert waits[2] == pytest.approx(51.06, abs=0.005)
 
 
 def test_impossible_queues_are_refused() -> None:

@@ -12,6 +12,7 @@
 
 #include "tidings/codec/message_reader.hpp"
 #include "tidings/forwarding/allowances.hpp"
+#include "tidings/forwarding/backlogged.hpp"
 #include "tidings/forwarding/event_form.hpp"
 #include "tidings/forwarding/output.hpp"
 #include "tidings/forwarding/read_ahead.hpp"
@@ -58,7 +59,7 @@ struct alignas(64) Connection {
     std::vector<uint32_t> receipts;  // to be answered at the end of this feed
     std::vector<uint16_t> transacted;               // sessions in a transaction: few
     std::unordered_map<uint32_t, uint32_t> direct;  // subscription number -> sink
-    std::vector<uint32_t> backlogged;               // sinks of this connection that have a backlog
+    Backlogged backlogged;
     std::unordered_set<std::string> allowed;
     std::string last_allowed;              // most publishers send to one destination
     std::unique_ptr<StompState> stomp;     // if it speaks STOMP

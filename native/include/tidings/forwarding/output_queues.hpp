@@ -101,7 +101,7 @@ public:
         if (sink.kind != Sink::Kind::Mailbox) {
             Connection& connection = at(sink.connection);
             connection.direct.erase(sink.number);
-            std::erase(connection.backlogged, index);
+            connection.backlogged.remove(sink);
             while (!sink.backlog.empty()) forget_oldest(sink);
             release_waiters(sink);
             if (sink.noted) notices_.forget(index);
@@ -235,11 +235,12 @@ public:
         if (bytes) connection.written_ms = now_ms, connection.unread_notices = 0;
         held_bytes_ -= bytes;
         stats.sent_bytes += bytes, stats.writes += bytes > 0;
-        for (size_t i = 0; i < connection.backlogged.size() && connection.has_room();) {
-            Sink& sink = sinks_[connection.backlogged[i]];
+        connection.backlogged.each(sinks_, [&](Sink& sink) {  // as long as there is room
+            if (!connection.has_room()) return false;
             pump(sink, connection, now_ms);
-            i += sink.queued;  // an emptied sink has left the list
-        }
+            return true;
+        });
+        maybe_wake(connection);
         if (connection.wants_room && connection.output.size() <= options.output_bytes_max / 2) {
             connection.wants_room = false;
             events.add(OutputRoom{number});
@@ -274,7 +275,7 @@ public:
             return false;
         if (connection.tail.size() >= options.memory_bytes_max / 16 || held_bytes() > options.memory_bytes_max)
             return false;
-        return std::ranges::any_of(connection.backlogged, [&](uint32_t index) { return sinks_[index].starving(); });
+        return connection.backlogged.any(sinks_, [](const Sink& sink) { return sink.starving(); });
     }
 
     // A subscriber does not get `count` messages. Its connection is notified, if it does not end for that.
@@ -360,10 +361,7 @@ private:
     void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting,
                          int64_t now_ms) {
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
-        if (!sink.queued) {
-            sink.queued = true;
-            connection.backlogged.push_back(connection.direct.at(sink.number));
-        }
+        if (!sink.queued) connection.backlogged.add(connection.direct.at(sink.number), sinks_);
         held_bytes_ += sink.keep(std::move(waiting));
         if (sink.full() && sink.policy == Policy::PushBack) push_back(sink, publisher);
         maybe_wake(connection);
@@ -423,9 +421,7 @@ private:
     }
 
     void leave_if_empty(Sink& sink, Connection& connection) {
-        if (!sink.backlog.empty() || !sink.queued) return;
-        sink.queued = false;
-        std::erase(connection.backlogged, connection.direct.at(sink.number));
+        if (sink.backlog.empty()) connection.backlogged.remove(sink);
     }
 
     void added(Connection& connection, size_t bytes) {

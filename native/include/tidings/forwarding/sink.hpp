@@ -82,6 +82,7 @@ struct alignas(64) Sink {
     uint64_t dropped = 0;
     bool congested = false;                              // full of what other brokers send: publishers there wait
     std::array<uint64_t, drop_reasons.size()> untold{};  // of these, by reason, what its subscriber was not told yet
+    uint32_t place = 0;                                  // if it is queued: in its connection's list
     size_t backlog_bytes = 0, backlog_bytes_max = 0;
     int64_t moved_ms = 0;           // when something last left the backlog, or began to wait in it
     Backlog backlog;                // for credit, or for room in the output

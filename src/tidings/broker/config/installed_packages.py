@@ -24,6 +24,8 @@ def _needed(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Settings that the defaults do not have, each with the package it needs."""
     if configuration.admission.waiting_ms_max:
         yield "admission.waiting_ms_max", "scipy"
+    if configuration.jwt.keys:
+        yield "jwt.keys", "jwt"
     if configuration.console.enabled:
         yield "console.enabled", "nicegui"
     if configuration.store.url:

@@ -125,13 +125,14 @@ def _beside(directory: Path, configuration: Configuration) -> Configuration:
         return str(directory / name) if name else ""
 
     tls, users, broker = configuration.tls, configuration.users, configuration.broker
-    network = configuration.network
+    network, jwt = configuration.network, configuration.jwt
     files: dict[str, Any] = {name: beside(getattr(network, name)) for name in NETWORK_FILES}
     return replace(
         configuration,
         broker=replace(broker, data=beside(broker.data)),
         tls=replace(tls, certificate=beside(tls.certificate), key=beside(tls.key), client_ca=beside(tls.client_ca)),
         users=replace(users, file=beside(users.file)),
+        jwt=configuration.jwt if configuration.jwt.by_url else replace(jwt, keys=beside(jwt.keys)),
         network=replace(network, **files),
         store=replace(configuration.store, password_file=beside(configuration.store.password_file)),
         tracking=replace(configuration.tracking, folder=beside(configuration.tracking.folder)),

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 
-from tidings.broker.config import policies, quotas
+from tidings.broker.config import jwt, policies, quotas
 from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.schema_reader import Problem
 from tidings.broker.config.tables import AccessTable, Configuration, LimitsTable, ListenerTable, TypesTable
@@ -39,6 +39,7 @@ class Checker:
             yield from self._listener(number, listener)
         for number, types in enumerate(configuration.types):
             yield from _types(number, types)
+        yield from self._alternatives()
         yield from self._store()
         yield from self._tls()
         for number, rule in enumerate(configuration.access):
@@ -48,6 +49,7 @@ class Checker:
         routing = configuration.network.routing if configuration.network.name else "bdrp"
         for number, policy in enumerate(configuration.policies):
             yield from policies.problems(number, policy, routing)
+        yield from jwt.problems(configuration.jwt)
         for number, quota in enumerate(configuration.quotas):
             yield from quotas.problems(number, quota)
         yield from self._network()
@@ -105,6 +107,12 @@ class Checker:
                 yield Problem(
                     (*at, "port"), f"port {listener.port} is used by an earlier listener", "choose another port"
                 )
+
+    def _alternatives(self) -> Iterator[Problem]:
+        for place, address in enumerate(self._configuration.broker.alternatives):
+            if not is_address(address):
+                at = ("broker", "alternatives", place)
+                yield Problem(at, f"{address!r} is not host:port", 'write "10.0.0.2:7300"')
 
     def _tls(self) -> Iterator[Problem]:
         tls = self._configuration.tls

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tidings.broker.config.jwt import JwtTable
 from tidings.broker.config.network import NetworkTable
 from tidings.broker.config.policies import PolicyTable, policies_of
 from tidings.broker.config.quotas import QuotaTable, quotas_of
@@ -50,6 +51,9 @@ class BrokerTable:
         "number chosen at the first start and kept in the data directory",
         minimum=0,
         maximum=0xFFFF_FFFF,
+    )
+    alternatives: tuple[str, ...] = setting(
+        tuple, "host:port of brokers that native clients may turn to when this one is lost or drained; told at login"
     )
     data: str = setting("tidings-data", "the directory of the store and of the users file; created if missing")
 
@@ -309,6 +313,7 @@ class Configuration:
     amqp: AmqpTable = setting(AmqpTable, 'the listeners with protocol = "amqp"')
     tls: TlsTable = setting(TlsTable, "certificates, for listeners, metrics and console with tls = true")
     users: UsersTable = setting(UsersTable, "the users that may log in")
+    jwt: JwtTable = setting(JwtTable, "logins by JSON Web Token (docs/security.md)")
     access: tuple[AccessTable, ...] = setting(
         tuple, "access rules; the first that matches decides, and without a match the answer is no"
     )
@@ -341,6 +346,7 @@ class Configuration:
             last_values=any(one.protocol.startswith("mqtt") for one in self.listeners),
             slow_policies=frozenset(self.delivery.slow_policies),
             policies=policies_of(self.policies),
+            alternatives=self.broker.alternatives,
             quotas=quotas_of(self.quotas),
         )
 

@@ -172,6 +172,7 @@ def _traffic(text: _Text, broker: BrokerView) -> None:
         "Messages that could not be moved to the dead letters and stay in their queue.",
         failed,
     )
+    text.add("messages_delayed", "gauge", "Messages that wait for their time.", counts.delayed)
     text.add("messages_duplicate_total", "counter", "Repeated publications that were discarded.", counts.duplicates)
 
 

@@ -42,6 +42,8 @@ STATUS = {
     "E_DURABLE_UNKNOWN": 404,
     "E_LOGIN": 401,
     "E_LOGIN_BUSY": 429,
+    "E_LOGIN_KEYS": 503,
+    "E_LOGIN_TOKEN": 401,
     "E_LOGIN_THROTTLED": 429,
     "E_QUEUE_BUSY": 409,
     "E_QUEUE_FULL": 409,
@@ -58,6 +60,8 @@ REMEDIES = {
     "E_FORBIDDEN": "ask an administrator for the right, see [[access]] in the configuration",
     "E_LOGIN": "send user and password with HTTP basic authentication",
     "E_LOGIN_BUSY": "try again later",
+    "E_LOGIN_KEYS": "try again later; see jwt.keys in the configuration",
+    "E_LOGIN_TOKEN": "get a new token for this broker",
     "E_LOGIN_THROTTLED": "try again later",
     "E_CONNECTIONS": "close other connections of this user, or raise limits.connections_per_user_max",
     "E_QUEUE_BUSY": "end the consumers, or force the deletion",
@@ -104,7 +108,7 @@ class ManagementApi:
         if request.method != "GET" and request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
             raise TidingsError("E_API_CONTENT_TYPE", f"the content type must be {JSON}")
         user, password = basic_credentials(request.headers.get("authorization", ""))
-        if not (user or request.certificate or self._control.guard().open):
+        if not (user or password or request.certificate or self._control.guard().open):
             raise SecurityError("E_LOGIN", "authentication is missing")
         connection = ManagementConnection(self._services, request.address, request.certificate)
         try:

@@ -1,6 +1,7 @@
 """Operations on the broker: status, capacity, connections, users, configuration, traces."""
 
 import json
+import re
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import Any
@@ -12,6 +13,8 @@ from tidings.model.message_id import MessageId
 from tidings.node.requests import Trace
 from tidings.tracking.draw.jaeger import to_jaeger
 from tidings.tracking.query.path_json import from_json
+
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 async def status(call: Call) -> dict[str, Any]:
@@ -78,6 +81,15 @@ async def switch_over(call: Call) -> dict[str, Any]:
     call.check_administer()
     call.control.switch_over()
     return {"switching": True}
+
+
+async def back_up(call: Call) -> dict[str, Any]:
+    call.check_administer()
+    name = str(call.values["name"])
+    if not FILE_NAME.fullmatch(name):
+        raise UsageError("E_BACKUP_NAME", f"{name!r} is no plain file name; use letters, digits, . - and _")
+    file = await call.control.back_up(name)
+    return {"file": str(file), "bytes": file.stat().st_size}
 
 
 async def trace(call: Call) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from heapq import nlargest
+from pathlib import Path
 from typing import Any
 
 from tidings.broker.broker_view import BrokerView
@@ -29,6 +30,7 @@ class BrokerControl:
     membership: Membership
     audit: Audit
     switch_over: Callable[[], None]
+    back_up: Callable[[str], Awaitable[Path]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,6 +275,16 @@ OPERATIONS = (
         returns=("switching",),
     ),
     Operation(
+        "POST",
+        "/store/backup",
+        "backUpStore",
+        "Write a copy of the store in a file to the folder `backups` of the data directory, while it is in use.",
+        ADMINISTER,
+        brokers.back_up,
+        (Parameter("name", "body", "string", "The name of the new file.", length_max=100),),
+        ("file", "bytes"),
+    ),
+    Operation(
         "GET",
         "/messages/{id}/trace",
         "traceMessage",

@@ -99,6 +99,7 @@ class GroupMember:
     name: str
     rules: AccessRules = field(repr=False)
     entry: object = field(default=None, repr=False, compare=False)  # of the users, as it was when this one logged in
+    expires_s: float = 0.0  # of its token, by the wall clock; 0: never
 
     def may(self, operation: str, destination: str) -> bool:
         return self.rules.decide(operation, destination) is not None

@@ -45,7 +45,7 @@ def check_exposure(configuration: Configuration, known: Users | None, name: str)
 def note_exposure(configuration: Configuration) -> None:
     """Log settings of a broker with users that let others read passwords or messages."""
     file = configuration.users_file
-    if file.stat().st_mode & 0o077:
+    if file.exists() and file.stat().st_mode & 0o077:
         note(log, logging.WARNING, "the users file is readable by other users; run chmod 600 on it", file=file)
     console = configuration.console
     metrics = configuration.metrics

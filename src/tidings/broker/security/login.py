@@ -11,16 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 from typing import Protocol
 
 from tidings.broker.links.addresses import prefix_of
 from tidings.broker.log_rate_limit import LogRateLimit
+from tidings.broker.security.access import GroupMember
 from tidings.broker.security.audit import Audit
 from tidings.broker.security.guard import Guard
 from tidings.broker.security.login_queue import LoginQueue
 from tidings.errors import SecurityError
 from tidings.node.clients.session import Principal
-from tidings.node.inputs import Input, LoggedIn, LoginRefused
+from tidings.node.inputs import EndClient, Input, LoggedIn, LoginRefused
 from tidings.node.protocol_session import Hello
 
 log = logging.getLogger("tidings.broker")
@@ -69,6 +72,8 @@ class Login:
         self._queue = LoginQueue[_Waiting]()
         self._free = LOGIN_THREADS
         self._check_seconds = CHECK_SECONDS
+        self._expiring: list[tuple[float, int, int, LoginClient]] = []  # a heap: logins by token
+        self._logins = count()
         self._closed = False
 
     @property
@@ -79,6 +84,13 @@ class Login:
     def close(self) -> None:
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def tick(self, now_s: float) -> None:
+        """About once a second: end connections whose token has expired."""
+        while self._expiring and self._expiring[0][0] <= now_s:
+            _, _, number, connection = heappop(self._expiring)
+            if connection.number == number:
+                self._step(EndClient(number, "E_TOKEN_EXPIRED", "the token has expired; log in with a new one"))
 
     def log_in(self, connection: LoginClient, hello: Hello) -> None:
         """The answer is an input for the engine: at once, or when the password is checked."""
@@ -131,6 +143,8 @@ class Login:
 
     def _accept(self, one: _Waiting, principal: Principal) -> None:
         if not one.gone:
+            if isinstance(principal, GroupMember) and principal.expires_s:
+                heappush(self._expiring, (principal.expires_s, next(self._logins), one.number, one.connection))
             self.audit.login(principal.name, one.connection.address, one.connection.protocol)
             self._step(LoggedIn(one.number, one.hello, principal, self.guard.token(principal)))
 

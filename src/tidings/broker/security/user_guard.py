@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from tidings.broker.security.access import AccessRules, GroupMember
+from tidings.broker.security.jwt_login import JwtVerifier, TokenUser, is_token, refused
 from tidings.broker.security.known_passwords import KnownPasswords
 from tidings.broker.security.login_throttle import Throttle
 from tidings.broker.security.login_tokens import LoginTokens
@@ -29,11 +30,13 @@ class UserGuard:
         limits: BrokerLimits,
         *,
         tokens: LoginTokens | None = None,
+        jwt: JwtVerifier | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.users = users
         self.rules = rules
+        self.jwt = jwt
         self.throttled = 0
         self._clock, self._wall = clock, wall
         self._tokens = tokens or LoginTokens()
@@ -67,6 +70,8 @@ class UserGuard:
         name = hello.user or certificate
         with self._lock:
             self._check_throttle(name, address)
+        if self.jwt is not None and is_token(hello.password):
+            return self._bearer(self.jwt, hello, address)
         user = self._proven(name, hello, certificate)
         with self._lock:
             if user is None:
@@ -77,6 +82,23 @@ class UserGuard:
         if user is None:
             raise SecurityError("E_LOGIN", "unknown user or wrong password", fatal=True)
         return self._member(user)
+
+    def _bearer(self, jwt: JwtVerifier, hello: Hello, address: str) -> Principal:
+        """The user of a token. A name beside it must be the same; a token that was forged counts as a failed login."""
+        try:
+            user = jwt.verify(hello.password)
+            if hello.user not in ("", user.name):
+                raise refused("it is of another user than the name beside it")
+        except SecurityError:
+            with self._lock:
+                self._throttle.failed(self._clock(), hello.user, address)
+            raise
+        with self._lock:
+            self._throttle.succeeded(hello.user, address)
+        return self._holder(user)
+
+    def _holder(self, user: TokenUser) -> GroupMember:
+        return GroupMember(user.name, self.rules.concerning(user.name, user.groups), user, user.expires_s)
 
     def log_in_at_once(self, hello: Hello, address: str, certificate: str) -> Principal | None:
         """Authenticate without a hash: by certificate, token or recently verified password. `log_in` judges all
@@ -96,7 +118,8 @@ class UserGuard:
 
     def token(self, principal: Principal) -> str:
         user = self.users.get(principal.name)
-        return "" if user is None else self._tokens.make(self._wall(), user)
+        by_password = isinstance(principal, GroupMember) and isinstance(principal.entry, User)
+        return self._tokens.make(self._wall(), user) if user is not None and by_password else ""
 
     def proven(self, hello: Hello, address: str, certificate: str) -> bool:
         with self._lock:
@@ -115,6 +138,8 @@ class UserGuard:
     def still(self, principal: Principal) -> bool:
         """True if the user's entry and rules have not changed during its login, which takes a while."""
         user = self.users.get(principal.name)
+        if isinstance(principal, GroupMember) and isinstance(entry := principal.entry, TokenUser):
+            return self.jwt is not None and principal.rules == self.rules.concerning(entry.name, entry.groups)
         if user is None or not isinstance(principal, GroupMember):
             return False
         return principal.entry == user and principal.rules == _concerning(self.rules, user)

@@ -12,7 +12,8 @@ from tidings.model.values import Value
 from tidings.protocols.native.frames import field as field_of
 
 PASSING_CODES = frozenset({"E_DURABLE_BUSY", "E_STORE_FULL", "E_STORE_IO", "E_TYPE_UNREACHABLE"})
-SECURITY_CODES = frozenset({"E_LOGIN", "E_FORBIDDEN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT", "E_LOGIN_BUSY"})
+LOGIN_CODES = {"E_LOGIN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT", "E_LOGIN_BUSY", "E_LOGIN_TOKEN", "E_LOGIN_KEYS"}
+SECURITY_CODES = frozenset({"E_FORBIDDEN", *LOGIN_CODES})
 LATER_CODES = frozenset(
     {"E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT", "E_LOGIN_BUSY"}
 )  # not refused for good: a later try may do

@@ -1,6 +1,7 @@
 """A client's connection to its broker, reconnected after a loss until the client is closed or gives up.
 
-With several addresses an attempt goes round all of them, beginning with the one that was connected last.
+With several addresses an attempt goes round all of them, beginning with the one that was connected last. A broker may
+name others at login; they come after the client's own.
 
     (new) ──open──► connected ──lost──► reconnecting, with growing pauses ──► connected ...
                         │                   │
@@ -14,12 +15,13 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeGuard
 
 from tidings.client.async_errors import AsyncErrors
-from tidings.client.broker_url import BrokerAddress
+from tidings.client.broker_url import ADDRESSES_MAX, BrokerAddress, parse_url
 from tidings.client.connection.answers import LATER_CODES, again, error_of
 from tidings.client.connection.transport import CLOSE_SECONDS, Transport
 from tidings.client.message_builder import now_ms
@@ -58,7 +60,8 @@ class ReconnectingConnection:
         self.closed: TidingsError | None = None  # why
         self._options = options
         self._tokens: dict[BrokerAddress, str] = {}  # to log in again, by the broker that gave them
-        self._next_address = 0  # of those in the options: the one to try first
+        self._places = options.addresses  # and those that the broker named
+        self._next_address = 0  # of these: the one to try first
         self._unheard = unheard
         self._handlers = handlers
         self._loop: asyncio.AbstractEventLoop | None = None  # on which it is connected
@@ -146,7 +149,7 @@ class ReconnectingConnection:
 
     async def _connect(self, seconds: float) -> None:
         """Try each address in turn, `seconds` in all. Raises the failure of the last, or one that is final."""
-        addresses, deadline = self._options.addresses, time.monotonic() + seconds
+        addresses, deadline = self._places, time.monotonic() + seconds
         for left in range(len(addresses), 0, -1):
             try:
                 share = max(deadline - time.monotonic(), LAST_TRY_SECONDS) / left
@@ -178,10 +181,18 @@ class ReconnectingConnection:
             self.ids = MessageIdSource(publisher, broker, field(fields, "delta_ms", int))
             self.frame_bytes_max = unsigned(fields, "frame_max") or 1 << 20
             self._tokens[address] = field(fields, "token", str)
+            self._learn(address, field(fields, "brokers", str))
             self._welcome(link, unsigned(fields, "heartbeat_ms"))
         except BaseException:
             await link.close()
             raise
+
+    def _learn(self, here: BrokerAddress, named: str) -> None:
+        """The broker at this address has named others."""
+        with suppress(UsageError):
+            others = parse_url(named).addresses if named else ()
+            self._places = tuple(dict.fromkeys((*self._options.addresses, here, *others)))[:ADDRESSES_MAX]
+            self._next_address = self._places.index(here) if here in self._places else 0
 
     def _welcome(self, link: Transport, heartbeat_ms: int) -> None:
         # The limit is for what is published. What comes may be longer: a dead letter says where it has been, and what
@@ -202,7 +213,7 @@ class ReconnectingConnection:
         lost = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
         error: TidingsError = self._refused or self._farewell or lost
         if self._farewell is not None:  # the broker stops, or sends its clients elsewhere
-            self._next_address = (self._next_address + 1) % len(self._options.addresses)
+            self._next_address = (self._next_address + 1) % len(self._places)
         self._farewell = None
         self._handlers.lost(link, error)
         if self._options.reconnect and self.closed is None and self._refused is None:
@@ -228,7 +239,7 @@ class ReconnectingConnection:
             except Exception as failure:  # a retry would fail again, and waiting calls must not hang
                 log.exception("reconnecting failed")
                 self._give_up(ConnectionLostError("E_RECONNECT", f"{error.reason}; reconnecting failed: {failure!r}"))
-            pause = min(pause * 2, PAUSE_SECONDS_MAX if len(self._options.addresses) == 1 else LIST_PAUSE_SECONDS_MAX)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX if len(self._places) == 1 else LIST_PAUSE_SECONDS_MAX)
 
     def _give_up(self, error: TidingsError) -> None:
         self.closed = error

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from tidings.capacity.traffic import Interests, Traffic
 from tidings.errors import UsageError
-from tidings.lab.calibration.meters import CpuMeter, MeasuredStretch, MeterOverhead
+from tidings.lab.calibration.meters import CpuMeter, MeasuredStretch, MeterOverhead, difference
 from tidings.lab.calibration.wires import LoadMessage, LoadSubscription, WireClient
 
 KINDS = 20  # of messages; a subscriber that matches 25 % gets 5 of them
@@ -165,7 +165,9 @@ class BrokerLoad:
         self.run(seconds, messages_min)
         after = meter.read()
         waits = None if before.waits is None or after.waits is None else after.waits.since(before.waits)
-        return MeasuredStretch(self.sent - first, after.at - before.at, overhead.used(before, after), waits)
+        reads, writes = difference(after.reads, before.reads), difference(after.writes, before.writes)
+        used = overhead.used(before, after)
+        return MeasuredStretch(self.sent - first, after.at - before.at, used, waits, reads, writes)
 
     def run(self, seconds: float, messages_min: int = 0) -> None:
         end, least = time.perf_counter() + seconds, self.sent + messages_min

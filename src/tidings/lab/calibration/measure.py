@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from tidings.capacity.cost_fit import CostPoint
@@ -31,6 +30,8 @@ class MeasuredPoint:
     seconds: float = 0.0
     cpu_s: float = 0.0
     waiting_s: float | None = None
+    reads: float | None = None
+    writes: float | None = None
     failed: str = ""  # the reason
 
     @property
@@ -116,19 +117,24 @@ def _measured(
             raise
         return MeasuredPoint(point.name, point.load, number, failed=error.reason)
     waiting = found.waits.mean if found.waits is not None else None
-    return MeasuredPoint(point.name, point.load, number, found.messages, found.seconds, found.cpu_s, waiting)
+    counted = (found.messages, found.seconds, found.cpu_s, waiting, found.reads, found.writes)
+    return MeasuredPoint(point.name, point.load, number, *counted)
 
 
 def cost_points(measured: Sequence[MeasuredPoint]) -> list[CostPoint]:
-    """The median over the rounds of each point that counts."""
+    """The round with the median cost of each point that counts."""
     by_name: dict[str, list[MeasuredPoint]] = {}
     for one in measured:
         if one.counts:
             by_name.setdefault(one.name, []).append(one)
-    return [
-        CostPoint(runs[0].load.traffic, median(run.cpu_s / run.messages for run in runs), name)
-        for name, runs in by_name.items()
-    ]
+    return [_typical(runs) for runs in by_name.values()]
+
+
+def _typical(runs: Sequence[MeasuredPoint]) -> CostPoint:
+    """Of an even number the dearer one: reads and writes must be those of the same round."""
+    one = sorted(runs, key=lambda run: run.cpu_s / run.messages)[len(runs) // 2]
+    each = [None if value is None else value / one.messages for value in (one.reads, one.writes)]
+    return CostPoint(one.load.traffic, one.cpu_s / one.messages, one.name, *each)
 
 
 def wake_seconds(measured: Sequence[MeasuredPoint]) -> float:

@@ -18,6 +18,7 @@ SECONDS_MAX = 20.0
 IDLE_S = 1.0
 ASKED = 5  # times, to know what asking costs
 _CPU = re.compile(r"^tidings_cpu_seconds_total ([0-9.eE+-]+)$", re.MULTILINE)
+_IO = re.compile(r"^tidings_(reads|writes)_total ([0-9.eE+-]+)$", re.MULTILINE)
 _WAIT = re.compile(
     r'^tidings_socket_waiting_seconds_(sum|count|bucket)(?:\{le="([^"]+)"\})? ([0-9.eE+-]+)$', re.MULTILINE
 )
@@ -57,11 +58,13 @@ class SocketWaits:
 
 @dataclass(frozen=True, slots=True)
 class MeterReading:
-    """At one moment. `waits`: None if the broker does not publish them."""
+    """At one moment. None: the broker does not publish it."""
 
     cpu_s: float
     at: float
     waits: SocketWaits | None = None
+    reads: float | None = None  # from sockets
+    writes: float | None = None
 
 
 class CpuMeter(Protocol):
@@ -87,7 +90,9 @@ class MetricsMeter:
         found = _CPU.search(text)
         if found is None:
             raise UsageError("E_LAB_METRICS", f"{url} has no tidings_cpu_seconds_total; give --pid for another broker")
-        return MeterReading(float(found[1]), time.perf_counter(), _waits(text))
+        counted = {name: float(value) for name, value in _IO.findall(text)}
+        reads, writes = counted.get("reads"), counted.get("writes")
+        return MeterReading(float(found[1]), time.perf_counter(), _waits(text), reads, writes)
 
 
 def _waits(text: str) -> SocketWaits | None:
@@ -156,3 +161,9 @@ class MeasuredStretch:
     seconds: float
     cpu_s: float
     waits: SocketWaits | None = None
+    reads: float | None = None
+    writes: float | None = None
+
+
+def difference(after: float | None, before: float | None) -> float | None:
+    return None if after is None or before is None else after - before

@@ -213,6 +213,7 @@ class ClientSessions:
                 "delta_ms": delta_ms,
                 "frame_max": limits.frame_bytes_max,
                 "heartbeat_ms": silence_ms,
+                "brokers": ",".join(self._settings.alternatives),
                 "subscriptions_max": self._settings.subscriptions_max,
                 "token": login.token,
             }

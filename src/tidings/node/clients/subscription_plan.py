@@ -71,7 +71,7 @@ def plan(request: Subscribe, client_id: str, connection: int, principal: Princip
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _parsed(destination: str) -> tuple[DestinationPattern, str, bytes]:
     """The pattern, its canonical text, and its constraint as bytes."""
     pattern = DestinationPattern.parse(destination)

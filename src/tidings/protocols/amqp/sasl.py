@@ -15,7 +15,7 @@ from tidings.protocols.amqp.wire.encode import encode_value
 from tidings.protocols.amqp.wire.types import AmqpValue, Described, symbols, ubyte, ulong
 
 AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
-FRAME_BYTES_MAX = 512
+FRAME_BYTES_MAX = 24 << 10  # the standard's 512 bytes are too few for tokens
 LOG_IN_BYTES_MAX = 2 * FRAME_BYTES_MAX + len(AMQP_HEADER)  # not taken to pieces
 WAITING_BYTES_MAX = 64 << 10  # for the layer above, from a client whose login is being checked
 _FRAME = struct.Struct(">IBBH")
@@ -124,6 +124,8 @@ class Sasl:
             self.decide(SaslOutcome.AUTH)
             offered = ", ".join(self._mechanisms)
             raise RemoteProtocolError("E_AMQP_MECHANISM", f"{str(first)[:40]!r} is not offered; use {offered}")
+        if first == "XOAUTH2":
+            return self._xoauth2(response)
         if first == "PLAIN":
             if response is not None:
                 return self._plain(response)
@@ -133,6 +135,15 @@ class Sasl:
         self.state = SaslState.CHECKING
         return Credentials(_text(response) if first == "EXTERNAL" else "")
 
+    def _xoauth2(self, response: AmqpValue) -> Credentials:
+        """user=… ^A auth=Bearer … ^A ^A; the user may be left out."""
+        kind, _, token = _xoauth2_part(response, "auth").partition(" ")
+        if kind.lower() != "bearer" or not token:
+            self.decide(SaslOutcome.AUTH)
+            raise RemoteProtocolError("E_AMQP_SASL", "XOAUTH2 needs auth=Bearer and a token")
+        self.state = SaslState.CHECKING
+        return Credentials(_xoauth2_part(response, "user"), token)
+
     def _plain(self, response: AmqpValue) -> Credentials:
         """RFC 4616: [whom to act for] NUL who NUL password. Nobody acts for others here."""
         parts = _text(response).split("\0")
@@ -141,6 +152,11 @@ class Sasl:
             raise RemoteProtocolError("E_AMQP_SASL", "PLAIN needs a user and a password")
         self.state = SaslState.CHECKING
         return Credentials(parts[1], parts[2])
+
+
+def _xoauth2_part(response: AmqpValue, name: str) -> str:
+    parts = (part.partition("=") for part in _text(response).split("\x01"))
+    return next((value for key, _, value in parts if key == name), "")
 
 
 def _text(response: AmqpValue) -> str:

@@ -49,7 +49,8 @@ class AmqpSession:
         self._caller = caller
         self._plain_is_queue = plain_is_queue
         self._peer = NativePeer(caller.frame_bytes_max + FRAME_BYTES_MAX)
-        offered = {"EXTERNAL": bool(caller.certificate), "PLAIN": True, "ANONYMOUS": caller.open}
+        offered = {"EXTERNAL": bool(caller.certificate), "PLAIN": True, "XOAUTH2": not caller.open}
+        offered["ANONYMOUS"] = caller.open
         self._sasl = Sasl(tuple(mechanism for mechanism, on in offered.items() if on))
         self._engine: AmqpEngine | None = None
         self._over = False

@@ -169,18 +169,20 @@ def _request(head: h11.Request, body: bytes) -> HttpCall:
 
 
 def basic_credentials(header: str) -> tuple[str, str]:
-    """User and password of basic authentication; empty without."""
+    """User and password of basic authentication, or no user and a bearer's token; empty without."""
     scheme, _, encoded = header.partition(" ")
     if not header:
         return "", ""
     try:
+        if scheme.lower() == "bearer" and encoded.strip():
+            return "", encoded.strip()
         if scheme.lower() != "basic":
             raise ValueError
         user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
         if not colon or not user:
             raise ValueError
     except (binascii.Error, ValueError):
-        raise SecurityError("E_LOGIN", "malformed header Authorization; use basic authentication") from None
+        raise SecurityError("E_LOGIN", "malformed header Authorization; use Basic or Bearer") from None
     return user, password
 
 

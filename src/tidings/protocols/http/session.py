@@ -34,6 +34,8 @@ STATUS = {
     "E_HTTP_ORIGIN": 403,
     "E_LOGIN": 401,
     "E_LOGIN_BUSY": 429,
+    "E_LOGIN_KEYS": 503,
+    "E_LOGIN_TOKEN": 401,
     "E_LOGIN_THROTTLED": 429,
     "E_LIMIT": 429,
     "E_FORBIDDEN": 403,
@@ -123,7 +125,7 @@ class HttpSession:
         authorization = request.headers.get("authorization", "")
         if self.state is HttpState.NEW:
             user, password = basic_credentials(authorization)
-            if not (user or self._caller.certificate or self._caller.open):
+            if not (user or password or self._caller.certificate or self._caller.open):
                 raise SecurityError("E_LOGIN", "authentication is missing: send user and password (basic)")
             self.state, self._authorization = HttpState.LOGIN, authorization
             self._peer.hello(user, password)

@@ -53,7 +53,20 @@ class LogLimits:
     tail: TailLimits = field(default_factory=TailLimits)  # that stays when it is dead
 
 
-class LogFile(Protocol):
+class LogRows(Protocol):
+    """All that is kept, as it is kept: to be carried from one keeper to another."""
+
+    def settings(self) -> Sequence[Mapping[object, object]]:
+        """Both copies of the state."""
+
+    def batches(self) -> Iterator[tuple[int, bytes]]:
+        """In order, in bounded memory."""
+
+    def fill(self, settings: Sequence[Mapping[object, object]], batches: Iterator[tuple[int, bytes]]) -> None:
+        """Take these into a store that holds nothing, in one transaction; it must be opened again to be used."""
+
+
+class LogFile(LogRows, Protocol):
     """Keeper of the batches and the state. Its own errors are made the store's by `translate`."""
 
     def check(self, *, frees: bool) -> None:
@@ -101,6 +114,11 @@ class LogStore(Generic[F_co]):
     def _load(self, tables: Sequence[Mapping[object, object]], batches: Iterator[tuple[int, bytes]]) -> None:
         """The contents, again if the file had to be rebuilt; what is damaged goes on the list."""
         self._contents = Contents.load(tables, batches, self._damaged, self._limits.tail)
+
+    @property
+    def rows(self) -> LogRows:
+        """Of a store that nobody uses meanwhile."""
+        return self._file
 
     # --- the interface ---
 

@@ -27,7 +27,7 @@ from psycopg.types.numeric import Int8
 
 from tidings.errors import StoreError
 from tidings.store.log.page import BatchPage
-from tidings.store.log.state import StateChange
+from tidings.store.log.state import VERSION_KEY, StateChange
 from tidings.store.postgresql.errors import is_lost, store_error
 from tidings.store.postgresql.lease import DatabaseLease
 from tidings.store.postgresql.options import DatabaseOptions
@@ -86,7 +86,7 @@ class PostgresFile:
         self._page = BatchPage(self.batch)
         db = self._connected()
         try:
-            load(self._state(db), self._batches(db))
+            load(self.settings(), self.batches())
         except psycopg.Error as error:
             self.close()
             raise store_error(error, options.place) from None
@@ -109,12 +109,14 @@ class PostgresFile:
 
     # --- reading ---
 
-    def _state(self, db: Session) -> list[dict[object, object]]:
+    def settings(self) -> list[dict[object, object]]:
+        db = self._connected()
         query = "SELECT key, record FROM tidings.state WHERE broker = %s AND copy = %s"
         return [dict(db.execute(query, (self._options.broker, copy), binary=True)) for copy in COPIES]
 
-    def _batches(self, db: Session) -> Iterator[tuple[int, bytes]]:
+    def batches(self) -> Iterator[tuple[int, bytes]]:
         """All batches in order, some megabytes at a time."""
+        db = self._connected()
         first, last, size = 0, 0, 0
         for number, length in db.execute(_SIZES, (self._options.broker,)).fetchall():
             if size and size + length > READ_BYTES:
@@ -135,6 +137,23 @@ class PostgresFile:
 
     def message(self, number: int, start: int, size: int) -> bytes | None:
         return self._page.message(number, start, size)
+
+    def fill(self, settings: Sequence[Mapping[object, object]], batches: Iterator[tuple[int, bytes]]) -> None:
+        db, broker = self._connected(), self._options.broker
+        with db.transaction(), db.cursor() as cursor:
+            proof = "SELECT 1 FROM tidings.broker WHERE broker = %s AND epoch = %s FOR SHARE"
+            if one(db, proof, (broker, self._lease.epoch)) is None:
+                raise self._lease.lose()
+            with cursor.copy("COPY tidings.state (broker, copy, key, record) FROM STDIN (FORMAT BINARY)") as copy:
+                copy.set_types(["int8", "int4", "text", "bytea"])
+                for number, rows in enumerate(settings):
+                    for key, record in rows.items():
+                        if key != VERSION_KEY:
+                            copy.write_row((broker, COPIES[number], key, record))
+            with cursor.copy("COPY tidings.batch (broker, number, payload) FROM STDIN (FORMAT BINARY)") as copy:
+                copy.set_types(["int8", "int8", "bytea"])
+                for batch in batches:
+                    copy.write_row((broker, *batch))
 
     # --- writing ---
 

@@ -5,6 +5,7 @@ disk either the reserve is used, for what frees space, or the log is emptied, wh
 (`reserve`). A file that turns out to be damaged when it is opened is mended or rebuilt (`salvage`).
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,8 +14,9 @@ from typing import TypeVar
 
 from tidings.delivery.store import Damage
 from tidings.errors import StoreError
+from tidings.segments.durable import sync_directory
 from tidings.store.log.page import BatchPage
-from tidings.store.log.state import TABLES, StateChange
+from tidings.store.log.state import TABLES, VERSION_KEY, StateChange
 from tidings.store.sqlite import salvage
 from tidings.store.sqlite.errors import NOT_DAMAGED, cannot_open, hindrance, is_full, translate, translated
 from tidings.store.sqlite.lock import StoreLock
@@ -22,6 +24,7 @@ from tidings.store.sqlite.reserve import Reserve
 
 INSERT = "INSERT INTO batch VALUES (?, ?)"
 CLAIM_BYTES = 256 << 10  # of log, before it is looked whether the file has room for it
+COPY_PAGES = 256  # of a backup, before others may write
 CELL_BYTES = 64  # more than what SQLite needs of a page for itself
 T = TypeVar("T")
 
@@ -107,8 +110,43 @@ class SqliteFile:
         ((verdict,),) = db.execute("PRAGMA quick_check(1)").fetchall()
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
-        tables = [dict(db.execute(f"SELECT key, record FROM {table}")) for table in TABLES]
-        self._load(tables, db.execute("SELECT number, payload FROM batch ORDER BY number"))
+        self._load(_settings(db), _batches(db))
+
+    # --- rows ---
+
+    def settings(self) -> list[dict[object, object]]:
+        return _settings(self._db)
+
+    def batches(self) -> Iterator[tuple[int, bytes]]:
+        return _batches(self._db)
+
+    def fill(self, settings: Sequence[Mapping[object, object]], batches: Iterator[tuple[int, bytes]]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for table, rows in zip(TABLES, settings, strict=True):
+                kept = ((key, record) for key, record in rows.items() if key != VERSION_KEY)
+                self._db.executemany(f"INSERT INTO {table} VALUES (?, ?)", kept)
+            self._db.executemany(INSERT, batches)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._lock.log_filled()
+
+    def copy_to(self, path: Path, between: Callable[[], None]) -> None:
+        """The whole file as it is at the end, under another name; `between`: called between parts of it."""
+        new = path.with_name(path.name + ".new")
+        new.unlink(missing_ok=True)
+        os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        target = sqlite3.connect(new, isolation_level=None)
+        try:
+            self._db.backup(target, pages=COPY_PAGES, progress=lambda *_: between(), sleep=0)
+        finally:
+            target.close()
+        with new.open("rb") as file:
+            os.fsync(file.fileno())
+        new.replace(path)
+        sync_directory(path.parent)
 
     def _claim_all(self) -> None:
         """Reserve room in the file for the log found at start, which may be larger than the file."""
@@ -240,3 +278,11 @@ class SqliteFile:
     def message(self, number: int, start: int, size: int) -> bytes | None:
         """Bytes of a batch, if they are still what they were."""
         return self._page.message(number, start, size)
+
+
+def _settings(db: sqlite3.Connection) -> list[dict[object, object]]:
+    return [dict(db.execute(f"SELECT key, record FROM {table}")) for table in TABLES]
+
+
+def _batches(db: sqlite3.Connection) -> Iterator[tuple[int, bytes]]:
+    return db.execute("SELECT number, payload FROM batch ORDER BY number")

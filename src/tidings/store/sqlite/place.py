@@ -24,6 +24,7 @@ from tidings.store.sqlite.errors import translated
 from tidings.store.sqlite.lock import StoreLock
 from tidings.store.sqlite.store import SqliteStore
 
+STORE = "messages.db"  # in the data directory of a broker
 POLL_SECONDS = 0.05
 
 

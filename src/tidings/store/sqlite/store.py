@@ -30,13 +30,17 @@ All calls may come from any thread, one at a time.
 """
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidings.errors import StoreError, UsageError
 from tidings.store.log.store import LogLimits, LogStore
 from tidings.store.sqlite.errors import translated
 from tidings.store.sqlite.file import SqliteFile
 from tidings.store.sqlite.lock import StoreLock
+
+BREATH_SECONDS = 0.001  # between parts of a backup
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +69,19 @@ class SqliteStore(LogStore[SqliteFile]):
                 checkpoint_bytes_max=limits.checkpoint_bytes_max,
                 lock=lock,
             )
+
+    def backup(self, path: Path) -> None:
+        """Write a copy of the store, as it is when this returns, to a file that is not there yet; from a thread of its
+        own. Batches are written meanwhile, between parts of the copy."""
+        if path.exists():
+            raise UsageError("E_STORE_EXISTS", f"{path} is there already; give another name")
+        with self._use:
+            self._file.copy_to(path, self._let_others)
+
+    def _let_others(self) -> None:
+        """Between parts of a backup."""
+        self._mutex.release()
+        time.sleep(BREATH_SECONDS)
+        self._mutex.acquire()
+        if self._closed:
+            raise StoreError("E_STORE_CLOSED", "the store was closed during its backup")

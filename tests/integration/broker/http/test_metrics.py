@@ -88,3 +88,12 @@ def test_health_tells_the_state_of_the_store() -> None:
             assert (metrics.live().status, metrics.ready().status) == (200, 503)
 
     run(check())
+
+
+def test_delayed_messages_are_counted_while_they_wait() -> None:
+    async def check() -> None:
+        async with local_broker() as here, connect(here.url) as client:
+            await client.publish("queue:later", body=b"x", deliver_in=3600)
+            assert "\ntidings_messages_delayed 1\n" in Metrics(here.broker.view).metrics().body
+
+    run(check())

@@ -46,6 +46,9 @@ async def _release(broker: Broker) -> int:
     async def unchanged() -> None:
         pass
 
+    async def no_backup(name: str) -> Path:
+        return Path(name)
+
     membership = Membership(broker, lambda: prepare(StartupOptions(), ("native",)), unchanged, lambda: None)
     control = BrokerControl(
         broker.view,
@@ -56,6 +59,7 @@ async def _release(broker: Broker) -> int:
         membership,
         broker.login.audit,
         lambda: None,
+        no_backup,
     )
     endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
     port = await endpoint.start("127.0.0.1", 0)

@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -82,6 +83,9 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
     async def apply() -> None:
         reloads.append("peers")
 
+    async def back_up(name: str) -> Path:
+        return Path(__file__).with_name(name)
+
     async with local_broker(guard=guard, limits=limits) as here:
         broker = here.broker
         membership = Membership(broker, lambda: prepare(StartupOptions(), ("native",)), apply, lambda: None)
@@ -94,6 +98,7 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
             membership,
             broker.login.audit,
             lambda: None,
+            back_up,
         )
         endpoint = HttpEndpoint({}, None, {f"{PREFIX}/": ManagementApi(broker.management, control).answer})
         port = await endpoint.start("127.0.0.1", 0)
@@ -280,6 +285,7 @@ PATHS = {
     "{id}": "0000000700000001019a3f62547b0000",
 }
 BODIES = {
+    "backUpStore": {"name": "test_api.py"},
     "addPeer": {"address": "10.0.0.2:7301"},
     "createQueue": {"name": "orders.a"},
     "moveMessages": {"target": "orders.b"},

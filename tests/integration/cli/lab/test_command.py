@@ -38,20 +38,21 @@ def test_no_digit_is_lost_however_narrow_the_terminal(width: int) -> None:
     assert "77 %" in re.sub(r"[│\s]+", " ", shown)
 
 
-def test_comparing_alone_makes_no_folder(tmp_path: Path) -> None:
-    missing = tmp_path / "typo"
-    with pytest.raises(UsageError, match="E_LAB_FOLDER"):
+def test_a_model_that_is_missing_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    missing = tmp_path / "typo.json"
+    with pytest.raises(UsageError, match=r"typo\.json"):
         CliRunner().invoke(
-            make_app(["lab"]), ["lab", "validate", "--no-measure", "--folder", str(missing)], catch_exceptions=False
+            make_app(["lab"]),
+            ["lab", "validate", str(missing), "--broker", "stomp=127.0.0.1:1"],
+            catch_exceptions=False,
         )
     assert not missing.exists()
 
 
 def test_a_picture_of_no_known_kind_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    wish = ["lab", "validate", "--folder", str(tmp_path / "f"), "--picture", "x.xyz"]
+    wish = ["lab", "validate", str(tmp_path / "model.json"), "--broker", "stomp=127.0.0.1:1", "--picture", "x.xyz"]
     with pytest.raises(UsageError, match="E_PICTURE"):
         CliRunner().invoke(make_app(["lab"]), wish, catch_exceptions=False)
-    assert not (tmp_path / "f").exists()
 
 
 def test_an_output_of_ascii_is_no_traceback() -> None:

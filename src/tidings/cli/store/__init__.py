@@ -1,0 +1,1 @@
+"""`tidings store`: stores of messages."""
