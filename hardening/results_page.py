@@ -45,6 +45,7 @@ COMMANDS = {
     "differential": "make differential",
     "kills of one broker": "make crash",
     "kills in a network": "make crash",
+    "kills and queues": "python -m hardening.kills.network_queues",
     "a stopped broker and a killed one": "make crash",
     "MQTT sessions": "python -m hardening.kills.mqtt",
     "rolling changes": "make rolling",

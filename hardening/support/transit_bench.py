@@ -86,7 +86,8 @@ class Bench:
         network: Any = SimpleNamespace(
             store_and_forward=self.store_and_forward, relay_inbox=self.relays, held_copies=self.held
         )
-        self.completer = Completer(self.journal, outbox, self.service, unused, unused, unused, unused, unused, network)
+        parts = unused, unused, unused, unused, unused
+        self.completer = Completer(self.journal, outbox, self.service, *parts, network, None)
         self.store = store or MemoryStore()
         recovered = self.store.recover()
         self.service.recover(recovered)

@@ -204,7 +204,7 @@ def _mailboxes(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """The fullest come first."""
     found = [one for one in broker.engine.mailboxes.values() if _mentions(request.containing, one.name)]
     largest = nlargest(request.offset + _count(request), found, key=lambda one: len(one.backlog))
-    return len(found), [mailbox_item(one) for one in largest[request.offset :]]
+    return len(found), [mailbox_item(one) | broker.engine.home_of(one) for one in largest[request.offset :]]
 
 
 def mailbox_item(mailbox: Mailbox) -> Item:
@@ -240,6 +240,8 @@ def policy_item(policy: QueuePolicy) -> Item:
         "redelivery_most_ms": policy.backoff.most_ms,
         "redelivery_jitter": policy.backoff.jitter,
         "single_active": policy.single_active,
+        "scope": policy.scope.value,
+        "home": policy.home,
     }
 
 

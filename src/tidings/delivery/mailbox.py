@@ -27,6 +27,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tidings.delivery.backlog import PRIORITIES, Backlog, BacklogPosition, behind
+from tidings.delivery.consumer_output import ConsumerOutput
 from tidings.delivery.groups import MessageGroups, group_of
 from tidings.delivery.message_cache import CachedMessage, MessageCache
 from tidings.delivery.policy import Quota
@@ -43,6 +44,7 @@ class MailboxKind(Enum):
     RETAINED = "retained"  # kept to be read again (`retained`)
     PRIVATE = "private"  # client acknowledgement without durability: lives as long as its consumer
     TEMPORARY = "temporary"  # a queue in memory: lives as long as the connection that made it
+    ATTACHED = "attached"  # one consumer's part of a queue that another broker keeps (node/network_queues)
 
 
 QUEUES = {MailboxKind.QUEUE, MailboxKind.TEMPORARY}
@@ -73,6 +75,7 @@ class Consumer:
     looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
     avoids: set[int] = field(default_factory=set)  # what it has sent elsewhere
     draining: int = 0  # the receipt of a `Drain` to be answered when nothing more can be delivered; 0: none
+    output: ConsumerOutput | None = None  # None: its connection
 
     @property
     def ready(self) -> bool:
@@ -175,6 +178,10 @@ class Mailbox:
         """The number of deliveries, repeated ones of the same message included."""
         return self._next_tag - 1
 
+    def begin_tags(self, after: int) -> None:
+        """Deliveries from now on have tags above this one."""
+        self._next_tag = max(self._next_tag, after + 1)
+
     def offer(self, place: BacklogPosition, *, size: int = 0, tries: Tries = NEW) -> None:
         """A message to be given out; after a crash `tries` says how often that may have happened before."""
         self.backlog.add(place)
@@ -194,7 +201,7 @@ class Mailbox:
             return None
         (consumer,) = self.consumers
         picky = consumer.accepts is not None or consumer.avoids
-        if picky or consumer.settles or consumer.draining or not consumer.ready:
+        if picky or consumer.settles or consumer.draining or consumer.output is not None or not consumer.ready:
             return None
         self.messages += 1
         if self._groups is not None and (group := group_of(message)) is not None:
@@ -220,10 +227,14 @@ class Mailbox:
         if self._groups is not None and self._groups.leave(consumer):
             self._look_at_all()
         places = self.reject(consumer, list(consumer.unacknowledged))
-        for place in places[1:]:
+        self.spare(places[1:])
+        return self.retry(places[:1])
+
+    def spare(self, places: list[BacklogPosition]) -> None:
+        """These go back, marked, and do not count as tried."""
+        for place in places:
             self._note(place, spared=1)
             self.put_back(place)
-        return self.retry(places[:1])
 
     def dispatch(self, now_ms: int) -> list[MailboxDelivery]:
         """Give out what consumers have credit for.
@@ -469,9 +480,8 @@ class Mailbox:
         """The message, if memory has it; otherwise it and those behind it are wanted."""
         held = self._message_cache.get(place.seq)
         if held is None:
-            waiting = islice(
-                self.backlog.scan(behind(BacklogPosition(place.seq - 1, place.priority))), self._page_messages
-            )
+            before = behind(BacklogPosition(place.seq - 1, place.priority))
+            waiting = islice(self.backlog.scan(before), self._page_messages)
             absent = [one.seq for one in waiting if self._message_cache.get(one.seq) is None]
             self.wanted = [seq for seq in absent if seq not in self.resting]
         return held

@@ -28,6 +28,13 @@ class Overflow(Enum):
     DEAD_LETTER = "dead-letter"
 
 
+class QueueScope(Enum):
+    """The brokers that a queue is for: each has one of its own, or the network has one, with one home."""
+
+    BROKER = "broker"
+    NETWORK = "network"
+
+
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
     """0: as without a policy."""
@@ -43,6 +50,8 @@ class QueuePolicy:
     create: bool = True  # False: nobody makes such a queue by using it
     backoff: Backoff = Backoff()  # noqa: RUF009  # frozen: before what was rejected comes again
     single_active: bool = False  # one consumer is served, the others stand by
+    scope: QueueScope = QueueScope.BROKER
+    home: int = 0  # of a queue of the network: the broker that keeps it; 0: the one where it is first used
 
 
 def policy_of(policies: Iterable[QueuePolicy], destination: Destination) -> QueuePolicy | None:

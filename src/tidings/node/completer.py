@@ -14,9 +14,11 @@ from tidings.node.clients.records_and_wills import ClientRecords
 from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.completions import (
     ActivateConsumer,
+    ActivateRemoteConsumer,
     AnswerRecall,
     AnswerRequest,
     AnswerRetention,
+    AnswerSettled,
     CarryEvent,
     CommitTransaction,
     Completion,
@@ -27,6 +29,7 @@ from tidings.node.completions import (
     ConfirmUnsubscribe,
     DeliverRelayed,
     ForwardMessage,
+    ForwardQueued,
     HoldCopy,
     KeepDelayed,
     MoveWaiting,
@@ -44,6 +47,7 @@ from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
 from tidings.node.network.network import Network
+from tidings.node.network_queues.network_queues import NetworkQueues
 from tidings.node.requests import Done
 
 
@@ -59,7 +63,9 @@ class Completer:
         retaining: RetainedSubscriptions,
         records: ClientRecords,
         network: Network | None,
+        network_queues: NetworkQueues | None,
     ) -> None:
+        self._network_queues = network_queues
         self._journal, self._outbox, self._service, self._records = journal, outbox, service, records
         self._publishing, self._delayed, self._request_handler, self._retaining, self._network = (
             publishing,
@@ -128,6 +134,9 @@ class Completer:
                 | HoldCopy()
                 | ReleaseCopy()
                 | MoveWaiting()
+                | ForwardQueued()
+                | ActivateRemoteConsumer()
+                | AnswerSettled()
                 | TakeRelay()
                 | ConfirmHandOver()
                 | ConfirmCopy()
@@ -158,6 +167,9 @@ class Completer:
                 network.held_copies.released(completion, error)
             case MoveWaiting():
                 network.diversions.finish(completion, error)
+            case ForwardQueued() | ActivateRemoteConsumer() | AnswerSettled():
+                assert self._network_queues is not None
+                self._network_queues.complete(completion, error)
             case TakeRelay():
                 if network.relay_inbox.complete(completion, error):
                     self.complete_all(self._journal.withdraw(completion.life), error)

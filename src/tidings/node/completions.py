@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tidings.delivery.backlog import BacklogPosition
-from tidings.delivery.mailbox import NEW, Mailbox, Tries
+from tidings.delivery.mailbox import NEW, Consumer, Mailbox, Tries
 from tidings.delivery.retained import RetainedMailbox
 from tidings.errors import TidingsError
 from tidings.node.clients.idempotent_commit import LastCommit
@@ -277,6 +277,35 @@ class MoveWaiting(NamedTuple):
     offer: Offer
 
 
+@dataclass(frozen=True, slots=True)
+class ForwardQueued:
+    """Durable: a message leaves a queue whose home is another broker, and is sent there. Refused: it waits in the queue
+    again. Crash: its end in the queue and its record for the home are in one batch, so it is in one of the two."""
+
+    mailbox: Mailbox
+    place: BacklogPosition
+    forward: ForwardMessage
+
+
+@dataclass(frozen=True, slots=True)
+class ActivateRemoteConsumer:
+    """Durable or refused: a consumer at another broker gets messages. Crash: the mailbox may be there, and what waits
+    in it counts as perhaps seen; the other broker attaches the consumer again."""
+
+    mailbox: Mailbox
+    consumer: Consumer
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSettled:
+    """Durable: the other broker hears that what its consumers settled is on disk. Refused: nothing. Crash: its channel
+    is reset, so it knows that this is not sure."""
+
+    router: Router
+    life: int  # of the channel
+    token: int
+
+
 class TakeRelay(NamedTuple):
     """Durable: the neighbour gets `Taken` for the copy. Refused: the copy waits here, and what came behind it by
     the same link is withdrawn from the journal; or the link is given up, if no store can keep the copy. Crash: the
@@ -316,6 +345,9 @@ NetworkCompletion: TypeAlias = (
     | HoldCopy
     | ReleaseCopy
     | MoveWaiting
+    | ForwardQueued
+    | ActivateRemoteConsumer
+    | AnswerSettled
     | TakeRelay
     | ConfirmHandOver
     | ConfirmCopy

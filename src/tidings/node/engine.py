@@ -219,7 +219,7 @@ class Engine:
         elif isinstance(incoming, inputs.Reconfigured):
             clients.configure(incoming.limits, open=incoming.open)
             self.node.accounts.configure(now.steady_ms, incoming.quotas)
-            self.node.mailbox_service.limits.configure(incoming.policies)
+            self.node.configure(incoming.policies)
         elif (client := clients.by_connection.get(incoming.connection)) is not None:  # otherwise it has left meanwhile
             self._input_of_client(now, client, incoming)
 

@@ -4,9 +4,10 @@ Everything asked of it is finished by `turn`, which returns effects. The path of
 node only installs sinks for it in the plane.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 
+from tidings.delivery.policy import QueuePolicy
 from tidings.delivery.store import Recovered
 from tidings.errors import TidingsError
 from tidings.kernel.events import Transacted
@@ -38,6 +39,7 @@ from tidings.node.network.network import Network
 from tidings.node.network.relay_dedup import RelayDedup
 from tidings.node.network.settings import NetworkSettings
 from tidings.node.network.store_and_forward import StoreAndForward
+from tidings.node.network_queues.network_queues import NetworkQueues
 from tidings.node.observed_plane import ObservedPlane
 from tidings.node.plane import NetworkPlane
 from tidings.node.requests import (
@@ -124,24 +126,17 @@ class Node:
             assert rng is not None, "links wait for random times"
             self.network = _make_network(plane, network, pieces, journal, service, self.backpressure, incarnation, rng)
         self._spread = None if self.network is None else InterestSpread(self.network)
+        self.network_queues: NetworkQueues | None = None
+        if self.network is not None:
+            self.network_queues = NetworkQueues(self.network, service, journal, outbox, self.connections)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
         self.delayed = DelayedMessages(plane, service, journal, outbox, self.publishing, load_max=pieces.load_messages)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
-        self._request_handler = RequestHandler(
-            observed, service, journal, outbox, settings, self.publishing, self.records, self.delayed, self._spread
-        )
+        handles = self.publishing, self.records, self.delayed, self._spread, self.network_queues
+        self._request_handler = RequestHandler(observed, service, journal, outbox, settings, *handles)
         self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
-        self._completer = Completer(
-            journal,
-            outbox,
-            service,
-            self.publishing,
-            self.delayed,
-            self._request_handler,
-            self.retaining,
-            self.records,
-            self.network,
-        )
+        parts = self.publishing, self.delayed, self._request_handler, self.retaining, self.records
+        self._completer = Completer(journal, outbox, service, *parts, self.network, self.network_queues)
         self._own_types = LocalEventTypes(journal, outbox)
         self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure, plane)
         self._advertising = Advertisements(outbox, self._advertise)
@@ -154,6 +149,12 @@ class Node:
         self._loader = MessageLoader(
             service, self._request_handler.queues, self.retaining, self.delayed, self.network, outbox
         )
+
+    def configure(self, policies: Sequence[QueuePolicy]) -> None:
+        """Other policies of queues from now on."""
+        self.mailbox_service.limits.configure(policies)
+        if self.network_queues is not None:
+            self.network_queues.configure()
 
     def leave(self, now: float) -> None:
         """Withdraw the interests of this broker from its network."""
@@ -181,6 +182,8 @@ class Node:
             self.network.recover(now, recovered)
             self._journal.change(self.network.incarnation_note())
             self._journal.change(self.network.store_age.raised())
+        if self.network_queues is not None:
+            self.network_queues.recover(recovered)
 
     def start_tracking(
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
@@ -321,6 +324,8 @@ class Node:
             self.network.tick(now_ms, self._journal)
         if self._spread is not None:
             self._spread.tick()
+        if self.network_queues is not None:
+            self.network_queues.tick()
 
     def retry(self) -> list[Persist]:
         """Try again what could not be written, and write what nobody waits for."""
@@ -359,6 +364,8 @@ class Node:
         wanted += self._dispatch.round(now_ms)
         if wanted or self.retaining.busy:
             self._loader.ask(wanted)
+        if self.network_queues is not None:
+            self.network_queues.end_turn()
         writes += self._flush()
         if self.backpressure.held or self.mailbox_service.overflow.slow:
             self.publishing.relieve(now_ms)
@@ -383,9 +390,12 @@ class Node:
         """Pass new and ended subscriptions to the routing scheme and to tracking."""
         changes = self._observed.take_changes(CHANGES_MAX)
         self._own_types.changed(changes)
+        mailboxes = self.mailbox_service.mailboxes.take_changes()
+        if self.network_queues is not None:
+            self.network_queues.begin_turn(now_ms, mailboxes)
         if self.network is not None:
             self.network.settle(now_ms, changes)
             self._types.settle()
         if self._spread is not None:
             self._spread.settle()
-        self.tracking.settle(now_ms, self._observed.take_direct(), self.mailbox_service.mailboxes.take_changes())
+        self.tracking.settle(now_ms, self._observed.take_direct(), mailboxes)

@@ -95,6 +95,11 @@ class View:
     def policies(self) -> Sequence[QueuePolicy]:
         return self._node.mailbox_service.mailboxes.policies
 
+    def home_of(self, mailbox: Mailbox) -> dict[str, Any]:
+        """The broker that keeps a queue of the network (0: it is no such queue), and consumers by other broker."""
+        queues = self._node.network_queues
+        return {"home": 0, "remote_consumers": {}} if queues is None else queues.describe(mailbox)
+
     def usage(self) -> Iterable[Usage]:
         """Quotas of users, and their use."""
         return self._node.accounts.usage()

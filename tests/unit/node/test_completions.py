@@ -1,32 +1,31 @@
 """Every completion at its three endings: the batch is durable, it is refused, or the broker ends after the write."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 from hardening.support.node_driver import DrivenClient, NodeDriver
 
-from tidings.errors import StoreError, TidingsError
+from tidings.delivery.policy import QueuePolicy, QueueScope
+from tidings.errors import StoreError
 from tidings.kernel.codec import encode_message
 from tidings.kernel.forwarder import PERHAPS_SENT
-from tidings.model.destination import Destination
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node import completions as records
-from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.client_sessions import ClientOptions
-from tidings.node.completer import Completer
-from tidings.node.completions import AnswerRequest, Completion, Copy
+from tidings.node.completions import Completion, Copy
 from tidings.node.engine import Engine
 from tidings.node.inputs import ForgetBroker, Turn
-from tidings.node.mailboxes.journal import Journal
 from tidings.node.network.copy_numbers import CopyNumbers
 from tidings.node.network.pan_links import PanSettings
 from tidings.node.network.settings import NetworkSettings
+from tidings.node.network_queues.channel import QueueChannel
+from tidings.node.network_queues.records import AttachConsumer, SyncSettlements
 from tidings.node.requests import (
     Accepted,
     AckMode,
@@ -42,12 +41,18 @@ from tidings.node.requests import (
     Unsubscribe,
 )
 from tidings.routing.control.codec import decode
-from tidings.routing.control.messages import Taken
+from tidings.routing.control.messages import Datagram, Taken
 from tidings.routing.effects import HandOver
 
 FULL = StoreError("E_STORE_FULL", "no space")
 LINK = 9
 COPY = "refused E_STORE_IO"  # what rests on a copy that was refused
+
+
+POLICIES = tuple(
+    QueuePolicy(DestinationPattern.parse(name), scope=QueueScope.NETWORK, home=home)
+    for name, home in (("queue:here", 1), ("queue:away", 2))
+)
 
 
 def persistent(destination: str = "t") -> bytes:
@@ -59,7 +64,8 @@ class Driver(NodeDriver):
 
     def make_engine(self) -> Engine:
         settings = NetworkSettings(1, scheme="hermes", pan=PanSettings(""))
-        return Engine(self.plane, self.settings, ClientOptions(count(1)), settings, rng=Random(1))
+        own = replace(self.settings, policies=POLICIES)
+        return Engine(self.plane, own, ClientOptions(count(1)), settings, rng=Random(1))
 
     def start(self) -> None:
         super().start()
@@ -280,6 +286,24 @@ def hand_over(driver: Driver) -> None:
     driver.step(Turn())
 
 
+def forward_queued(driver: Driver) -> None:
+    """A message whose queue another broker keeps, which can be reached."""
+    driver.network.unicast.reachable = lambda: {2: 1}
+    driver.one.publish(persistent("queue:away"))
+    driver.write()
+    driver.step(Turn())
+
+
+def attach_remotely(driver: Driver) -> None:
+    """A consumer at broker 2, which asks whether all is on disk."""
+    channel = QueueChannel(1, opens=True, now=0.0)
+    channel.put(AttachConsumer(1, "queue:here", ""))
+    channel.put(SyncSettlements(7))
+    for frame in channel.take(0.0):
+        driver.network.datagrams.arrived(Datagram(1, 2, 3, frame))
+    driver.step(Turn())
+
+
 # --- what is seen then --------------------------------------------------------------------------------------------
 
 
@@ -323,6 +347,20 @@ def in_transit(driver: Driver) -> object:
 
 def diverted(driver: Driver) -> object:
     return len(driver.network.store_and_forward), driver.waiting("queue:kept")
+
+
+def queued_for_others(driver: Driver) -> object:
+    return len(driver.network.store_and_forward), driver.waiting("queue:away")
+
+
+def active_consumers(driver: Driver) -> object:
+    mailbox = driver.node.mailbox_service.mailboxes.by_name["queue:here"]
+    return [consumer.active for consumer in mailbox.consumers]
+
+
+def answered_remotely(driver: Driver) -> object:
+    queues: Any = driver.node.network_queues
+    return [peer.channel.unconfirmed_bytes > 0 for peer in queues.home_side._peers.values()]
 
 
 def taken(driver: Driver) -> object:
@@ -398,6 +436,9 @@ CASES += [
     Case(records.HoldCopy, relay_to_empty_store, held, (["taken 1"], 1, 0), ([], 0, 0), ([], 1, 0)),
     Case(records.ReleaseCopy, release, held, ([], 0, 1), ([], 1, 0), ([], 0, 1)),
     Case(records.MoveWaiting, divert, diverted, (0, 1), (1, 0), (1, 1)),
+    Case(records.ForwardQueued, forward_queued, queued_for_others, (1, 0), (0, 1), (1, 0)),
+    Case(records.ActivateRemoteConsumer, attach_remotely, active_consumers, [True], [True], []),
+    Case(records.AnswerSettled, attach_remotely, answered_remotely, [True], [False], []),
     Case(records.TakeRelay, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmCopy, relay_twice, taken, (["taken 1", "taken 2"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmHandOver, hand_over, taken, (["safe"], 1), (["refused"], 0), ([], 1)),
@@ -425,58 +466,6 @@ def test_each_completion_has_such_a_case() -> None:
     assert {case.completion for case in CASES} == members(Completion)
 
 
-# Completions without a call: another completion of the batch reports the refusal; a remembered entry needs nothing.
-WITHOUT_CALLS = {("CarryEvent", False), ("ForwardMessage", False), ("RememberEntry", True)}
-
-
-class _Part:
-    """Stands for every part of a node, and notes each call."""
-
-    def __init__(self, calls: list[str]) -> None:
-        self._calls = calls
-
-    def __getattr__(self, name: str) -> Any:
-        return _Part(self._calls)
-
-    def __call__(self, *arguments: object) -> Any:
-        self._calls.append(repr(arguments))
-
-
-@pytest.mark.parametrize("error", [None, FULL])
-@pytest.mark.parametrize("completion", sorted(members(Completion), key=str))
-def test_each_completion_is_carried_out(completion: type, error: TidingsError | None) -> None:
-    calls: list[str] = []
-    part: Any = _Part(calls)
-    inner = {"then": records.ConfirmHandOver("Trade", b"tag")}  # of another completion
-    fields = [inner.get(name, part) for name in getattr(completion, "__match_args__", ())]
-    Completer(Journal(), part, part, part, part, part, part, part, part).complete(completion(*fields), error)
-    assert bool(calls) == ((completion.__name__, error is None) not in WITHOUT_CALLS)
-
-
-def test_nothing_else_is() -> None:
-    part: Any = _Part([])
-    other: Any = "not a completion"
-    with pytest.raises(AssertionError, match="not a completion"):
-        Completer(Journal(), part, part, part, part, part, part, part, part).complete(other, None)
-
-
-@pytest.mark.parametrize("error", [None, FULL])
-def test_all_are_carried_out_even_if_one_raises(error: StoreError | None) -> None:
-    told: list[int] = []
-
-    def answer_with(connection: int, done: Done, error: TidingsError | None) -> None:
-        told.append(done.receipt)
-        if done.receipt in (1, 2):
-            raise ValueError(done.receipt)
-
-    outbox: Any = SimpleNamespace(answer_with=answer_with)
-    unused: Any = None
-    completer = Completer(Journal(), outbox, unused, unused, unused, unused, unused, unused, None)
-    with pytest.raises(ValueError, match="2"):
-        completer.complete_all([AnswerRequest(1, Done(receipt)) for receipt in range(4)], error)
-    assert told == [0, 1, 2, 3]
-
-
 def test_an_entry_that_mailboxes_here_could_not_take_is_refused_though_its_batch_is_durable() -> None:
     driver = Driver()
     driver.prepare()
@@ -484,13 +473,3 @@ def test_an_entry_that_mailboxes_here_could_not_take_is_refused_though_its_batch
         driver.node.publishing.confirm_entry(records.ConfirmEntry(driver.one.number, 1, refusal=refusal), None)
     driver.step(Turn())
     assert driver.said(driver.one) == ["accepted", "refused E_STORE_FULL"]  # receipts leave first
-
-
-def test_what_needs_no_write_is_carried_out_at_once() -> None:
-    outbox, journal = AnswerBatch(), Journal()
-    outbox.connected.add(1)
-    unused: Any = None
-    completer = Completer(journal, outbox, unused, unused, unused, unused, unused, unused, None)
-    journal.then(AnswerRequest(1, Done(7)))
-    assert completer.flush() == []
-    assert [one.answer for one in outbox.take() if hasattr(one, "answer")] == [Done(7)]

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidings.broker.config.schema_reader import Problem, setting
-from tidings.delivery.policy import Overflow, QueuePolicy
+from tidings.delivery.policy import Overflow, QueuePolicy, QueueScope
 from tidings.delivery.redelivery import Backoff
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
 
 OVERFLOWS = tuple(one.value for one in Overflow)
+SCOPES = tuple(one.value for one in QueueScope)
 _MS: dict[str, Any] = {"minimum": 0, "maximum": 1 << 42, "reload": True}
 
 
@@ -61,6 +62,21 @@ class PolicyTable:
         False, "only the first consumer is served; the next one takes over when it leaves", reload=True
     )
 
+    scope: str = setting(
+        QueueScope.BROKER.value,
+        "broker: each broker has a queue of its own of this name; network: they have one, kept by its home and used at "
+        "all of them (docs/networks.md). It must be the same at all brokers, and needs routing bdrp",
+        choices=SCOPES,
+        reload=True,
+    )
+    home: int = setting(
+        0,
+        "with scope network: the id of the broker that keeps these queues; 0: the one where each is first used",
+        minimum=0,
+        maximum=2**32 - 1,
+        reload=True,
+    )
+
     def policy(self) -> QueuePolicy:
         return QueuePolicy(
             DestinationPattern.parse(self.destination),
@@ -74,6 +90,8 @@ class PolicyTable:
             self.create,
             Backoff(self.redelivery_first_ms, self.redelivery_factor, self.redelivery_most_ms, self.redelivery_jitter),
             self.single_active,
+            QueueScope(self.scope),
+            self.home,
         )
 
 
@@ -81,8 +99,14 @@ def policies_of(tables: Iterable[PolicyTable]) -> tuple[QueuePolicy, ...]:
     return tuple(one.policy() for one in tables)
 
 
-def problems(number: int, table: PolicyTable) -> Iterator[Problem]:
+def problems(number: int, table: PolicyTable, routing: str = "bdrp") -> Iterator[Problem]:
+    """`routing`: of the network, if the broker is in one."""
     at = ("policies", number)
+    if table.home and table.scope != QueueScope.NETWORK.value:
+        yield Problem((*at, "home"), "only a queue of the network has a home", 'set scope = "network", or remove it')
+    if table.scope == QueueScope.NETWORK.value and routing != "bdrp":
+        reason = f"routing {routing} does not carry queues of the network"
+        yield Problem((*at, "scope"), reason, 'set network.routing = "bdrp", or scope = "broker"')
     remedy = "give a pattern of queues, such as queue:orders.>"
     try:
         if not DestinationPattern.parse(table.destination).queue:

@@ -46,8 +46,9 @@ class Checker:
             yield from _access(number, rule)
             yield from self._types_there(number, rule)
         yield from self._delivery()
+        routing = configuration.network.routing if configuration.network.name else "bdrp"
         for number, policy in enumerate(configuration.policies):
-            yield from policies.problems(number, policy)
+            yield from policies.problems(number, policy, routing)
         yield from jwt.problems(configuration.jwt)
         for number, quota in enumerate(configuration.quotas):
             yield from quotas.problems(number, quota)

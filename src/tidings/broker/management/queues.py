@@ -29,7 +29,8 @@ async def find(call: Call) -> dict[str, Any]:
     call.check_monitor()
     mailboxes = call.control.view().engine.mailboxes.values()
     named = call.values["containing"]
-    items = [mailbox_item(one) for one in mailboxes if one.kind in KINDS and named in one.name]
+    engine = call.control.view().engine
+    items = [mailbox_item(one) | engine.home_of(one) for one in mailboxes if one.kind in KINDS and named in one.name]
     return call.page(items, lambda item: int(item["messages"]))
 
 
@@ -39,7 +40,7 @@ async def show(call: Call) -> dict[str, Any]:
     mailbox = call.control.view().engine.mailboxes.get(name)
     if mailbox is None or mailbox.kind not in KINDS:
         raise UsageError("E_QUEUE_UNKNOWN", f"there is no {name}")
-    return mailbox_item(mailbox)
+    return mailbox_item(mailbox) | call.control.view().engine.home_of(mailbox)
 
 
 async def policies(call: Call) -> dict[str, Any]:

@@ -140,7 +140,16 @@ def _line(queue: dict[str, Any]) -> str:
     resting = f" ({queue['resting']} until their delay is over)" if queue["resting"] else ""
     waiting = f"{queue['waiting']} waiting{resting}, {queue['unacknowledged']} unacknowledged"
     only = "" if queue["active_connection"] is None else f" (only connection {queue['active_connection']} is served)"
-    return f"{queue['name']}: {waiting}, {queue['consumers']} consumers{only}{stalled}{_policy(queue['policy'])}"
+    counts = f"{waiting}, {queue['consumers']} consumers{only}{stalled}{_home(queue)}"
+    return f"{queue['name']}: {counts}{_policy(queue['policy'])}"
+
+
+def _home(queue: dict[str, Any]) -> str:
+    """Of a queue of the network: the broker that keeps it, and consumers at others."""
+    if not queue.get("home"):
+        return ""
+    elsewhere = "".join(f", {count} at broker {broker}" for broker, count in queue["remote_consumers"].items())
+    return f"; kept by broker {queue['home']}{elsewhere}"
 
 
 def _policy(policy: dict[str, Any] | None) -> str:

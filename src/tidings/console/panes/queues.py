@@ -68,6 +68,7 @@ class QueuesPane:
                         "waiting": "Waiting",
                         "out": "Given out",
                         "consumers": "Consumers",
+                        "home": "Kept by",
                     }
                     self._list = PagedList(
                         self._choice,
@@ -77,7 +78,7 @@ class QueuesPane:
                         key="name",
                         label="Queues",
                         numbers=("waiting", "out", "consumers"),
-                        roomy=("kind", "out"),
+                        roomy=("kind", "out", "home"),
                         nothing="No queue yet. The first message to queue:orders makes one of that name.",
                         on_pick=self._pick,
                     )
@@ -238,6 +239,7 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
         "waiting": count_text(item["waiting"]),
         "out": count_text(item["given"]),
         "consumers": item["consumers"],
+        "home": f"broker {item['home']}" if item["home"] else "",
     }
 
 

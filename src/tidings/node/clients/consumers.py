@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import assert_never
 
-from tidings.delivery.mailbox import Consumer, Mailbox
+from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import UsageError
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.session import Connection, DirectSubscription, MailboxSubscription, Returned
@@ -11,6 +11,7 @@ from tidings.node.completions import AnswerRequest
 from tidings.node.mailboxes.dead_letters import REJECTED
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.network_queues.attached_mailbox import AttachedMailbox, SyncBarrier
 from tidings.node.plane import Plane
 from tidings.node.requests import Ack, Credit, Done, Drain, Failed, Verdict
 from tidings.node.settings import NodeSettings
@@ -42,6 +43,8 @@ class Consumers:
             case DirectSubscription(sink):
                 left = self._plane.take_credit(sink)
                 self._outbox.answer(client.number, Done(request.receipt, {"credit": left}))
+            case MailboxSubscription(AttachedMailbox() as mailbox, _):
+                mailbox.drain(request.receipt)
             case MailboxSubscription(mailbox, consumer):
                 consumer.draining = request.receipt
                 self._service.touch(mailbox)
@@ -53,12 +56,15 @@ class Consumers:
         for consumer in mailbox.consumers:
             emptied = not mailbox.backlog or consumer.credit == 0 or consumer.room_bytes > 0
             if consumer.draining and consumer.active and not mailbox.wanted and emptied:
-                self._outbox.answer(consumer.connection, Done(consumer.draining, {"credit": consumer.credit}))
+                if consumer.output is not None:
+                    consumer.output.drained()
+                else:
+                    self._outbox.answer(consumer.connection, Done(consumer.draining, {"credit": consumer.credit}))
                 consumer.credit = consumer.draining = 0
 
     def _maybe_touch(self, mailbox: Mailbox, consumer: Consumer) -> None:
         """It can take more, if there is any, or be told that there is none."""
-        if mailbox.backlog or consumer.draining:
+        if mailbox.backlog or consumer.draining or mailbox.kind is MailboxKind.ATTACHED:
             self._service.touch(mailbox)
 
     # --- what has become of them ----------------------------------------------------------------------------------
@@ -104,7 +110,11 @@ class Consumers:
             consumer.credit += held - len(consumer.unacknowledged)
         self._maybe_touch(mailbox, consumer)
         if request.receipt:
-            self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt)))
+            answer = AnswerRequest(client.number, Done(request.receipt))
+            if isinstance(mailbox, AttachedMailbox) and mailbox.unsynced:
+                mailbox.sync(SyncBarrier(answer, 1))
+            else:
+                self._journal.then_changed(answer)
 
     def _resolve(self, client: Connection, request: Ack) -> tuple[Mailbox, Consumer, list[int]]:
         subscription = client.subscription(request.subscription)
@@ -128,7 +138,9 @@ def give_back(service: MailboxService, returned: Returned) -> None:
     if returned.verdict is Verdict.RETRY or not service.mailboxes.is_open(mailbox):
         service.retry(mailbox, places)
         return
-    if returned.verdict is Verdict.DEAD:
+    if returned.verdict is Verdict.DEAD and isinstance(mailbox, AttachedMailbox):
+        mailbox.bury(places)
+    elif returned.verdict is Verdict.DEAD:
         service.dead_letters.bury(mailbox, places, REJECTED)
     else:
         for place in places:

@@ -22,6 +22,7 @@ from tidings.node.encoded_message import expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.message_filter import accepts, steps_taken
+from tidings.node.network_queues.network_queues import NetworkQueues
 from tidings.node.plane import Plane
 from tidings.node.requests import Browse, CreateQueue, DeleteQueue, Done, Move, Purge
 
@@ -39,7 +40,15 @@ class _Job:
 
 
 class Queues:
-    def __init__(self, plane: Plane, service: MailboxService, journal: Journal, outbox: AnswerBatch) -> None:
+    def __init__(
+        self,
+        plane: Plane,
+        service: MailboxService,
+        journal: Journal,
+        outbox: AnswerBatch,
+        network_queues: NetworkQueues | None,
+    ) -> None:
+        self._network_queues = network_queues
         self._plane = plane
         self._service = service
         self._journal = journal
@@ -146,6 +155,8 @@ class Queues:
         queue = self._named(client, "manage", request.queue)
         if is_temporary(queue):
             raise UsageError("E_QUEUE_TEMPORARY", f"{queue} is the name of a temporary queue; choose another name")
+        if self._network_queues is not None:
+            self._network_queues.check_here(str(queue))
         created = str(queue) not in self._service.mailboxes.by_name
         self._service.mailboxes.queue(queue, may_make=True, maker=client.number)
         self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt, {"created": created})))
@@ -163,7 +174,7 @@ class Queues:
                 reason = f"{mailbox.name} is not empty; purge it or force the deletion"
                 raise UsageError("E_QUEUE_NOT_EMPTY", reason)
         done = Done(request.receipt, {"count": mailbox.messages})
-        for connection in dict.fromkeys(consumer.connection for consumer in mailbox.consumers):
+        for connection in dict.fromkeys(one.connection for one in mailbox.consumers if one.output is None):
             self._outbox.add(Close(connection, "E_QUEUE_DELETED", f"{mailbox.name} was deleted"))
         self._service.remove(mailbox)
         self._journal.then_changed(AnswerRequest(client.number, done))
@@ -221,6 +232,8 @@ class Queues:
 
     def _queue(self, client: Connection, operation: str, name: str) -> Mailbox:
         queue = self._named(client, operation, name)
+        if self._network_queues is not None:
+            self._network_queues.check_here(str(queue))
         mailbox = self._service.mailboxes.by_name.get(str(queue))
         if mailbox is None or mailbox.kind is not MailboxKind.QUEUE:
             raise UsageError("E_QUEUE_UNKNOWN", f"there is no {queue}")

@@ -19,6 +19,7 @@ from tidings.node.clients.transactions import OpenTransactions
 from tidings.node.completions import AnswerRequest
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.network_queues.network_queues import NetworkQueues
 from tidings.node.plane import Plane
 from tidings.node.requests import (
     Ack,
@@ -59,11 +60,13 @@ class RequestHandler:
         records: ClientRecords,
         delayed: DelayedMessages,
         spread: InterestSpread | None,
+        network_queues: NetworkQueues | None,
     ) -> None:
         self._service, self._journal, self._outbox, self._spread = service, journal, outbox, spread
-        self.queues = Queues(plane, service, journal, outbox)
+        self._network_queues = network_queues
+        self.queues = Queues(plane, service, journal, outbox, network_queues)
         self.consuming = Consumers(plane, service, journal, outbox, settings)
-        self.subscriptions = Subscriptions(plane, service, journal, outbox, settings, spread)
+        self.subscriptions = Subscriptions(plane, service, journal, outbox, settings, spread, network_queues)
         self.transactions = OpenTransactions(
             plane, service, journal, outbox, settings, self.subscriptions, publishing, records, delayed
         )
@@ -123,7 +126,8 @@ class RequestHandler:
     def _sync(self, client: Connection, request: Sync) -> None:
         done, spread = AnswerRequest(client.number, Done(request.receipt)), self._spread
         if request.wait is SubscribeWait.BROKER or spread is None:
-            self._journal.then(done)
+            if self._network_queues is None or not self._network_queues.sync(client, done):
+                self._journal.then(done)
             return
 
         def spread_out(error: TidingsError | None) -> None:

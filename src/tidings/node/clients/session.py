@@ -37,6 +37,7 @@ class MailboxSubscription:
     consumer: Consumer
     destination: str = ""
     selector: str = ""
+    filter: str = ""  # of a queue: the selector, restricted to what its user may receive
 
 
 Subscription: TypeAlias = DirectSubscription | MailboxSubscription

@@ -28,6 +28,7 @@ class SubscriptionPlan:
     name: str  # of the mailbox
     accepts: Callable[[bytes], bool] | None  # what it may get of what waits: by its selector (queues), by its rule's
     asked: bytes = b""  # of a durable subscription: the predicate without the rule's selector
+    filter: str = ""  # of a queue: the selector and the rule's
     formerly: bytes = b""  # the same as version 1 of the language read it, if it did so differently
 
 
@@ -66,7 +67,7 @@ def plan(request: Subscribe, client_id: str, connection: int, principal: Princip
         name,
         accepts(Selector(restriction)),
         asked,
-        b"" if formerly == asked else formerly,
+        formerly=b"" if formerly == asked else formerly,
     )
 
 
@@ -135,7 +136,8 @@ def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selec
         raise UsageError("E_QUEUE_DURABLE", "queues are always durable and shared: leave these options out")
     destination = Destination(pattern.name, True)
     kind = MailboxKind.TEMPORARY if is_temporary(destination) else MailboxKind.QUEUE
-    return SubscriptionPlan(str(pattern), queue_predicate(destination), kind, str(destination), accepts(selector))
+    predicate = queue_predicate(destination)
+    return SubscriptionPlan(str(pattern), predicate, kind, str(destination), accepts(selector), filter=selector.text)
 
 
 def _check_names(request: Subscribe) -> None:

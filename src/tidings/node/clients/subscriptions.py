@@ -20,6 +20,7 @@ from tidings.node.completions import ActivateConsumer, AnswerRequest, ConfirmUns
 from tidings.node.mailboxes.durable_access import fits
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.network_queues.network_queues import NetworkQueues
 from tidings.node.plane import Plane
 from tidings.node.requests import AckMode, Done, Forget, Subscribe, SubscribeWait, Unsubscribe
 from tidings.node.settings import NodeSettings
@@ -37,7 +38,9 @@ class Subscriptions:
         outbox: AnswerBatch,
         settings: NodeSettings,
         spread: InterestSpread | None,
+        network_queues: NetworkQueues | None,
     ) -> None:
+        self._network_queues = network_queues
         self._plane, self._service, self._mailboxes = plane, service, service.mailboxes
         self._journal, self._outbox, self._settings, self._spread = journal, outbox, settings, spread
 
@@ -79,17 +82,18 @@ class Subscriptions:
     ) -> None:
         new = wanted.name not in self._mailboxes.by_name
         mailbox = self._mailbox(client, request, wanted, kind)
+        elsewhere = mailbox.kind is MailboxKind.ATTACHED
         asked = min(request.credit or self._settings.credit_default, self._settings.credit_max)
         consumer = Consumer(
             client.number,
             request.subscription,
             0 if request.paused else asked,
-            accepts=wanted.accepts,
+            accepts=None if elsewhere else wanted.accepts,
             window=request.window,
             settles=request.window and request.ack is not AckMode.CLIENT,
             exclusive=request.exclusive,
         )
-        subscription = MailboxSubscription(mailbox, consumer, request.destination, request.selector)
+        subscription = MailboxSubscription(mailbox, consumer, request.destination, request.selector, wanted.filter)
         mailbox.policy = request.policy
         mailbox.taken_ms = now_ms
         self._service.attach(mailbox, consumer)
@@ -131,6 +135,10 @@ class Subscriptions:
 
     def _mailbox(self, client: Connection, request: Subscribe, wanted: SubscriptionPlan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
+        if kind is MailboxKind.QUEUE and self._network_queues is not None:
+            attached = self._network_queues.seat(client, request.subscription, wanted.name, wanted.filter)
+            if attached is not None:
+                return attached
         mailbox = self._mailboxes.by_name.get(wanted.name)
         if mailbox is None:
             if kind is MailboxKind.TEMPORARY:

@@ -13,6 +13,8 @@ from tidings.node.clients.subscriptions import Subscriptions
 from tidings.node.completions import CommitTransaction
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.network_queues.attached_mailbox import AttachedMailbox
+from tidings.node.network_queues.consumer_side import home_lost
 from tidings.node.plane import Plane
 from tidings.node.requests import Begin, Commit, Done, Failed, Rollback
 from tidings.node.settings import NodeSettings
@@ -87,6 +89,9 @@ class OpenTransactions:
                 last: dict[str, Value] = {"duplicate": True, "number": before.number, "digest": before.digest}
                 self._outbox.answer(client.number, Done(request.receipt, last))
                 return
+            for mailbox, places in transaction.acks:
+                if isinstance(mailbox, AttachedMailbox) and mailbox.has_stale(places):
+                    raise home_lost()
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
             place, late = self._service.mailboxes.for_message, request.drops_late
             now = [one for one in transaction.messages if not is_delayed(one)]

@@ -27,7 +27,8 @@ class Dispatch:
         announces new room only to those it has refused."""
         if mailbox.backlog:
             for consumer in mailbox.consumers:
-                consumer.room_bytes = self._plane.room(consumer.connection)
+                output = consumer.output
+                consumer.room_bytes = self._plane.room(consumer.connection) if output is None else output.room()
         runs: dict[Consumer, tuple[list[int], list[int], list[bytes]]] = {}
         for consumer, tag, attempt, message in mailbox.dispatch(now_ms):
             run = runs.get(consumer)
@@ -37,6 +38,9 @@ class Dispatch:
             run[1].append(tag)
             run[2].append(message)
         for consumer, (attempts, tags, messages) in runs.items():
+            if consumer.output is not None:
+                consumer.output.deliver(now_ms, attempts, tags, messages)
+                continue
             if consumer.settles:
                 mailbox.taken_ms = now_ms
                 self._service.finished(mailbox, mailbox.acknowledge(consumer, tags))

@@ -121,6 +121,8 @@ class MailboxService:
         if mailbox.consumers:
             return
         self.attended.pop(mailbox, None)
+        if mailbox.kind is MailboxKind.ATTACHED:
+            return
         if not mailbox.durable:
             if mailbox.kind is not MailboxKind.TEMPORARY:
                 self.remove(mailbox)
@@ -134,6 +136,8 @@ class MailboxService:
             mailbox.consumers.remove(consumer)
             for place in mailbox.reject(consumer, list(consumer.unacknowledged)):
                 mailbox.finish(place.seq)
+            if consumer.output is not None:
+                consumer.output.removed("E_QUEUE_DELETED", f"{mailbox.name} was deleted")
         self._touched.pop(mailbox, None)
         self.attended.pop(mailbox, None)
         self.expiry.forget(mailbox)

@@ -9,7 +9,7 @@ from tidings.delivery.message_cache import MessageCache
 from tidings.delivery.policy import QueuePolicy, Quota, policy_of
 from tidings.delivery.retained import RetainedMailbox, Retention
 from tidings.delivery.store import MailboxAdded, MailboxRemoved, Recovered, check_record
-from tidings.errors import LimitError, UsageError
+from tidings.errors import LimitError, TidingsError, UsageError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.clients.subscription_plan import is_temporary, queue_predicate
 from tidings.node.clients.user_accounts import UserAccounts
@@ -146,7 +146,7 @@ class MailboxTable:
     # --- found ----------------------------------------------------------------------------------------------------
 
     def is_open(self, mailbox: Mailbox) -> bool:
-        return mailbox in self.sinks
+        return mailbox in self.sinks or mailbox.kind is MailboxKind.ATTACHED
 
     def predicate(self, mailbox: Mailbox) -> bytes:
         return self.sinks[mailbox][1]
@@ -176,6 +176,16 @@ class MailboxTable:
             if drops_late and is_temporary(queue) and str(queue) not in self.by_name:
                 return []
             mailboxes = [self.queue(queue, maker=maker)]
+        return mailboxes
+
+    def for_copy(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
+        """The same for what another broker has stored for this one: it cannot be refused."""
+        try:
+            mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
+            if not mailboxes and message[1] & QUEUE:
+                mailboxes = [self.queue(destination_of(message), may_make=True)]
+        except TidingsError:
+            mailboxes = [self.queue(self._settings.dead_letters, may_make=True)]
         return mailboxes
 
     # --- inside ---------------------------------------------------------------------------------------------------

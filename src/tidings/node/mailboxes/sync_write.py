@@ -68,7 +68,7 @@ class SyncWrite:
         store has it."""
         message = stored.message_bytes
         for consumer in mailbox.consumers:
-            consumer.room_bytes = self._plane.room(consumer.connection)
+            consumer.room_bytes = self._plane.room(consumer.connection) if consumer.output is None else 0
         given = mailbox.hand_on(BacklogPosition(stored.seq, message[PRIORITY]), message)
         if given is None:
             return False

@@ -1,4 +1,4 @@
-"""Letters: to one broker of the network, by the routes there are. They may be lost with a link."""
+"""Datagrams: to one broker of the network, by the routes there are. They may be lost with a link."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -10,7 +10,8 @@ from tidings.routing.unicast.link_state import LinkStateUnicast
 from tidings.routing.unicast.protocol import Unicast
 
 TRACE_KINDS, INTEREST_KINDS = (1, 2), (3, 4)  # a question and its answer: of tracing, of interests
-KINDS = (*TRACE_KINDS, *INTEREST_KINDS)  # first bytes of payloads; others are of later versions
+QUEUE_KINDS = (5,)  # frames between the home of a queue and the brokers of its consumers
+KINDS = (*TRACE_KINDS, *INTEREST_KINDS, *QUEUE_KINDS)  # first bytes of payloads; others are of later versions
 
 
 class Datagrams:

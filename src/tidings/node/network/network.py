@@ -6,9 +6,7 @@
 
 Every link is also a connection of the forwarding plane: control messages travel in CONTROL frames between the
 FORWARD frames that the plane writes and reads. The driver opens the plane's connection, says so (`opened`)
-before it says Connected or Accepted, and closes it after Lost or Close.
-
-Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
+before it says Connected or Accepted, and closes it after Lost or Close. Effects gather in `out`; the driver takes them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +38,7 @@ from tidings.node.network.notes import (
     NetworkNotes,
     incarnation_note,
     noted_incarnation,
-    noted_interests,
+    noted_items,
 )
 from tidings.node.network.pan_links import PanLinks
 from tidings.node.network.relay_inbox import RelayInbox, waiting_report
@@ -49,14 +47,15 @@ from tidings.node.network.settings import Dials, NetworkSettings
 from tidings.node.network.store_age import StoreAge
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import CongestionTable, NetworkTables
+from tidings.node.network_queues.homes import QueueHomes
 from tidings.node.observed_plane import InterestChange
 from tidings.node.plane import NetworkPlane
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
 from tidings.overlay.pan.machine import TIMER as PAN_TIMER
 from tidings.overlay.pan.messages import Changed, PanAnswered, PanArrived, Unanswered
-from tidings.routing.bdrp.parts import topic_of
 from tidings.routing.control.codec import decode
+from tidings.routing.control.flood import Whole
 from tidings.routing.control.messages import (
     Congested,
     Datagram,
@@ -66,6 +65,7 @@ from tidings.routing.control.messages import (
     SchemeMessage,
     StoreMarks,
     Taken,
+    Topic,
 )
 from tidings.routing.control.pan_codec import SCHEME as PAN
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
@@ -106,6 +106,7 @@ class Network:
             store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
         )
         self.datagrams = Datagrams(settings.router, settings.hops_max, self._channels, lambda: self.unicast)
+        self.queue_homes = QueueHomes(settings.router)
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._started = 0.0
         self._panning = False  # what Pan has brought is being passed on already, further up the stack
@@ -134,11 +135,9 @@ class Network:
     # --- doors ----------------------------------------------------------------------------------------------------
 
     def recover(self, now: float, recovered: Recovered) -> None:
-        """Restore what was in transit, and the interests it could be for: a returning broker must know them before it
-        hears of them. An earlier run may have had a clock that was ahead: the incarnation of this one is later all the
-        same."""
-        before = noted_incarnation(recovered.notes)
-        if self.incarnation <= before:
+        """Restore what was in transit, and the interests it could be for, which must be known before they are heard of.
+        An earlier run may have had a clock that was ahead: the incarnation of this one is later all the same."""
+        if self.incarnation <= (before := noted_incarnation(recovered.notes)):
             self._arrange(before + 1)
         self.store_age.recover(recovered.notes)
         self.store_and_forward.recover(recovered)
@@ -148,13 +147,10 @@ class Network:
         if self.scheme_forwarding.events is not None:
             for chain in self._notes.recover_types(recovered.notes):
                 self.scheme_forwarding.events.own(chain)
-        remembered = list(noted_interests(recovered.notes))
+        remembered = list(noted_items(recovered.notes))
         self.first_sync.recover(recovered.notes, remembers=bool(remembered))
-        for router, part, payloads in remembered:
-            for number, payload in enumerate(payloads):
-                self._routed(self.scheme.learn(now, Deliver(topic_of(part), router, number == 0, payload)))
-        for router in {router for router, _, _ in remembered}:  # known, and not heard of for now
-            self._routed(self.scheme.learn(now, Deliver(topic_of(0), router, True, None)))
+        for item in remembered:
+            self._routed(self.scheme.learn(now, item))
 
     def incarnation_note(self) -> Note:
         """The next life is later than this one, and than whoever spoke in its name."""
@@ -211,13 +207,17 @@ class Network:
                 self.diversions.divert(router, queue)
             self._routed(self.scheme.forget(self.clock.now, router))
             self._give_up(router)
+            self.queue_homes.forget(router)
+
+    def announce(self, topic: Topic, whole: Whole, difference: bytes | None = None) -> None:
+        """Flood what this broker says under a topic: the whole of it, or a difference."""
+        self._routed(self.flood.publish(self.clock.now, topic, whole, difference))
 
     def opened(self, connection: str, number: int, *, proven: bool) -> None:
-        """The plane has this connection under that number. Before its peer is proven it hears nothing but refusals."""
+        """The plane has this connection under that number. Until its peer is `proven` it hears nothing but refusals."""
         self._channels.opened(connection, number, proven=proven)
 
     def proven(self, connection: str) -> None:
-        """The peer at this connection knows the network's secret."""
         self._channels.proven(connection)
 
     def step(self, now: float, told: fx.Input) -> None:
@@ -301,16 +301,15 @@ class Network:
 
     def note_types(self, journal: Journal) -> None:
         """Write down which types were added here."""
-        if self.scheme_forwarding.events is not None:
-            self._notes.note_types(journal, self.scheme_forwarding.events.owned())
+        if (events := self.scheme_forwarding.events) is not None:
+            self._notes.note_types(journal, events.owned())
 
     def note_interests(self, journal: Journal) -> None:
         """Write down which interests of other brokers changed: before a batch leaves, and about once a second."""
         self._notes.note_interests(journal, self.scheme.payloads)
 
     def tick(self, now_ms: int, journal: Journal) -> None:
-        """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
-        late for anybody."""
+        """About once a second: note what was learned, try what rested, give up what is late or has nowhere to go."""
         self.note_types(journal)
         self.first_sync.note(journal)
         if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
@@ -433,6 +432,8 @@ class Network:
                     self.diversions.reachable(self.unicast.reachable())
                     self.congestion.routed(table)
                     self._routed(self.scheme.routed(self.clock.now, table))
+                case Deliver(topic=Topic.QUEUES):
+                    self.queue_homes.learn(effect)
                 case Deliver():
                     self._routed(self.scheme.learn(self.clock.now, effect))
                 case HandOver():

@@ -21,6 +21,8 @@ from tidings.model.event_type import EventType
 from tidings.model.reader import Reader, varint
 from tidings.node.mailboxes.journal import Journal
 from tidings.overlay.effects import Router
+from tidings.routing.bdrp.parts import topic_of
+from tidings.routing.effects import Deliver
 from tidings.routing.hermes.codec import decode_types, encode_types
 
 INTEREST_NOTE, CHANGES_NOTE, TYPE_NOTE, INCARNATION_NOTE = "interest", "interest-changes", "type", "incarnation"
@@ -86,6 +88,16 @@ def _key(kind: str, router: Router, part: int) -> str:
 
 def _differences(whole: bytes, since: Sequence[bytes]) -> bytes:
     return b"".join((_checksum(whole), *(varint(len(one)) + one for one in since))) if since else b""
+
+
+def noted_items(notes: Mapping[str, bytes]) -> Iterator[Deliver]:
+    """The advertisements of routers as the flood brought them, and then that none of them is heard of for now."""
+    noted = list(noted_interests(notes))
+    for router, part, payloads in noted:
+        for number, payload in enumerate(payloads):
+            yield Deliver(topic_of(part), router, number == 0, payload)
+    for router in {router for router, _, _ in noted}:
+        yield Deliver(topic_of(0), router, True, None)
 
 
 def noted_interests(notes: Mapping[str, bytes]) -> Iterator[tuple[Router, int, list[bytes]]]:

@@ -36,7 +36,7 @@ from tidings.node.completions import (
     RelayCompletion,
     RememberEntry,
 )
-from tidings.node.encoded_message import ID, expires_ms_of
+from tidings.node.encoded_message import ID, QUEUE, expires_ms_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.mailboxes.stored_backlog import StoredBacklog
@@ -119,9 +119,16 @@ class StoreAndForward:
         self._store(message, self.numbering.take(routers, repeated=repeated), expires_ms, self._hops_max)
 
     def _store(self, message: bytes, numbers: CopyNumbers, expires_ms: int, hops: int) -> None:
+        self._journal.then(self._keep(message, numbers, expires_ms, hops))
+
+    def _keep(self, message: bytes, numbers: CopyNumbers, expires_ms: int, hops: int) -> ForwardMessage:
         seq = self._service.take_seq()
         self._journal.message(Stored(seq, encode_item(message, numbers), (self._mailbox(),)), len(message))
-        self._journal.then(ForwardMessage(seq, message, numbers, expires_ms, hops))
+        return ForwardMessage(seq, message, numbers, expires_ms, hops)
+
+    def keep(self, message: bytes, router: Router, expires_ms: int, *, repeated: bool) -> ForwardMessage:
+        """Store a message for a router; `forward` follows when it is on disk. `repeated`: somebody may have seen it."""
+        return self._keep(message, self.numbering.take((router,), repeated=repeated), expires_ms, self._hops_max)
 
     def forward(self, stored: ForwardMessage) -> None:
         """The message is safe: send it on."""
@@ -183,18 +190,18 @@ class StoreAndForward:
             self.expired += 1
             return
         number = numbers.at(self.router)
-        if self._held.takes():
+        if self._held.takes() and not message[1] & QUEUE:
             self._seen.add(message[ID], number, now_ms, repeated=numbers.repeated)
             self._journal.message(self._seen, 0)
             self._held.hold(message, number)
             return
         new = self._seen.is_new(message[ID], number, repeated=numbers.repeated)
-        if numbers.repeated and self._entered_here(message[ID]):
+        if numbers.repeated and (message[1] & QUEUE or self._entered_here(message[ID])):
             new = False
         tries = NEW if new else PERHAPS_SEEN
         self._seen.add(message[ID], number, now_ms, repeated=numbers.repeated)
         self._journal.message(self._seen, 0)
-        mailboxes = self._service.mailboxes.for_message(message, self._plane.match(message))
+        mailboxes = self._service.mailboxes.for_copy(message, self._plane.match(message))
         offer = self._service.prepare(message, mailboxes, expires_ms, tries=tries)
         self._journal.then(DeliverRelayed(now_ms, offer, number))
 
@@ -348,6 +355,10 @@ class StoreAndForward:
         """About once a second: forget which copies came of broker runs that are long over."""
         for note in self._seen.numbers.forget_silent(now_ms, silent_ms):
             self._journal.later(note)
+
+    def waiting(self, router: Router) -> int:
+        """The number of messages for a router that wait to be sent."""
+        return len(self._todo.get(router, ()))
 
     def waiting_for(self) -> dict[Router, int]:
         """Routers that something waits for, unsent, and how much."""

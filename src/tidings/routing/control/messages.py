@@ -19,6 +19,7 @@ class Topic(IntEnum):
 
     LINKS = 1  # a router's live links and their costs: link-state
     PREDICATES = 2  # a router's encoded interests: B-DRP
+    QUEUES = 3  # queues of the network whose home a router is
 
 
 class Version(NamedTuple):

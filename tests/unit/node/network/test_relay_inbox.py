@@ -51,7 +51,8 @@ class Receiver:
         self.acks: list[int] = []
         unused: Any = None
         network: Any = SimpleNamespace(store_and_forward=store_and_forward, relay_inbox=self.relay_inbox)
-        self.completer = Completer(self.journal, outbox, service, unused, unused, unused, unused, unused, network)
+        parts = unused, unused, unused, unused, unused
+        self.completer = Completer(self.journal, outbox, service, *parts, network, None)
 
     def arrive(self, *tags: int) -> None:
         for tag in tags:
