@@ -6,7 +6,7 @@ from hardening.queueing.exact import md1_tail, mm1_quantile
 from hardening.queueing.inversion import takacs
 
 from tidings.capacity import thesis
-from tidings.capacity.planner import CapacityScenario, filters_within, forecast
+from tidings.capacity.forecast import CapacityScenario, filters_within, forecast
 from tidings.capacity.processing import Fitted, Load, filters_pay_off, match_probability_break_even
 from tidings.capacity.replication import break_even_publishers, publisher_side, subscriber_side
 from tidings.capacity.service import (

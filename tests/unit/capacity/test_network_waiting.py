@@ -2,8 +2,8 @@
 
 import pytest
 
+from tidings.capacity.forecast import CapacityScenario
 from tidings.capacity.network_waiting import network_waiting
-from tidings.capacity.planner import CapacityScenario
 from tidings.capacity.processing import Fitted
 from tidings.capacity.replication import Site, bdrp
 from tidings.capacity.service import Binomial, Moments, service_moments, thinned

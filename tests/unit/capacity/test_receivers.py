@@ -10,11 +10,11 @@ import pytest
 
 from tidings.capacity.arrays import Array
 from tidings.capacity.network_waiting import network_waiting
+from tidings.capacity.plan import HEADER_BYTES, SizingQuestion, links_of, plan_capacity
 from tidings.capacity.processing import Fitted, Load
 from tidings.capacity.receivers import Receivers
 from tidings.capacity.replication import Site, bdrp, shortest_path_trees
 from tidings.capacity.service import Binomial, Deterministic, Empirical, Poisson, Replication, ScaledBernoulli
-from tidings.capacity.sizing import HEADER_BYTES, SizingQuestion, links_of, plan_capacity
 from tidings.errors import UsageError
 
 SERVER = Fitted.of("base", t_rcv=2e-6, t_fltr=2e-7, t_tx=1e-6)

@@ -14,8 +14,8 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from rich.progress import BarColumn, Progress, TextColumn
 
 from tidings.capacity.fitting import Measurement, choose
+from tidings.capacity.plan import SizingQuestion, plan_capacity
 from tidings.capacity.processing import Fitted, Load
-from tidings.capacity.sizing import SizingQuestion, plan_capacity
 from tidings.cli.demo.stage import Stage
 from tidings.cli.demo.theme import Theme
 from tidings.lab.execution import Execution

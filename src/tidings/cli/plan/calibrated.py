@@ -9,9 +9,9 @@ from tidings.capacity.cost_answers import BrokersNeeded, CostAnswer, CostQuestio
 from tidings.capacity.cost_file import CalibratedModel
 from tidings.capacity.cost_model import BrokerCosts
 from tidings.capacity.online import UTILISATION_MAX
+from tidings.capacity.plan import NetworkAnswer, SizingQuestion, plan_capacity
 from tidings.capacity.running_model import Interval
 from tidings.capacity.service import Replication
-from tidings.capacity.sizing import NetworkAnswer, SizingQuestion, plan_capacity
 from tidings.capacity.traffic import Interests, Traffic
 from tidings.cli.json_text import strict_json
 

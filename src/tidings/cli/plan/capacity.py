@@ -10,11 +10,8 @@ from rich.console import Console
 
 from tidings.capacity.arrays import check_finite
 from tidings.capacity.cost_file import CalibratedModel, is_calibrated
-from tidings.capacity.planner import FILTERS_MAX, Allowed
-from tidings.capacity.processing import Fitted
-from tidings.capacity.running_model import LoadAsked
-from tidings.capacity.service import Empirical, Replication
-from tidings.capacity.sizing import (
+from tidings.capacity.forecast import FILTERS_MAX, Allowed
+from tidings.capacity.plan import (
     PROBABILITIES,
     SPREADS,
     TOPOLOGIES,
@@ -23,6 +20,9 @@ from tidings.capacity.sizing import (
     SizingQuestion,
     plan_capacity,
 )
+from tidings.capacity.processing import Fitted
+from tidings.capacity.running_model import LoadAsked
+from tidings.capacity.service import Empirical, Replication
 from tidings.cli.json_text import strict_json
 from tidings.cli.pictures import check_picture
 from tidings.cli.plan.calibrated import CalibratedOptions, grades_of, plan_from_model

@@ -1,6 +1,6 @@
 """The whole answer to "will it carry this?": one server, several, or a network, from one model and one scenario.
 
-Joins what the planner (planner.py), replicated servers and B-DRP networks (replication.py) say, so that a person can
+Joins what the planner (forecast.py), replicated servers and B-DRP networks (replication.py) say, so that a person can
 compare: rate and waiting time of one server, the same at other utilisations, whether filters pay, how many servers a
 demand needs and of which kind, and what a network of brokers would carry over links of a given bandwidth.
 
@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidings.capacity.arrays import check_finite, check_probability, refuse
-from tidings.capacity.network_waiting import network_waiting
-from tidings.capacity.planner import (
+from tidings.capacity.forecast import (
     RHO_MAX,
     Allowed,
     CapacityRefused,
@@ -26,6 +25,7 @@ from tidings.capacity.planner import (
     forecast,
     utilisation_allowed,
 )
+from tidings.capacity.network_waiting import network_waiting
 from tidings.capacity.processing import Fitted, filters_pay_off
 from tidings.capacity.receivers import Receivers
 from tidings.capacity.replication import (

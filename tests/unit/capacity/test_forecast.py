@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.capacity import thesis
-from tidings.capacity.planner import (
+from tidings.capacity.forecast import (
     FILTERS_MAX,
     Allowed,
     CapacityRefused,

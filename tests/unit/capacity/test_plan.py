@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
-from tidings.capacity.planner import Allowed, CapacityRefused, forecast
+from tidings.capacity.forecast import Allowed, CapacityRefused, forecast
+from tidings.capacity.plan import HEADER_BYTES, SizingQuestion, links_of, plan_capacity
 from tidings.capacity.processing import Fitted
 from tidings.capacity.replication import broker_match_probability
 from tidings.capacity.service import Empirical, Moments
-from tidings.capacity.sizing import HEADER_BYTES, SizingQuestion, links_of, plan_capacity
 from tidings.capacity.thesis import ACTIVEMQ_SIMPLE, FIORANO_PROPERTY
 from tidings.cli import make_app
 from tidings.cli.json_text import strict_json
