@@ -82,6 +82,9 @@ class EventCustody:
                 self.expired += 1
                 self._journal.change(Acked(self._box, (seq,)))
                 continue
+            if message[ID] in self._under_way:  # it was published again, and the first one answers for it
+                self._journal.change(Acked(self._box, (seq,)))
+                continue
             self._under_way[message[ID]] = (seq, message)
             self._bytes += len(message)
             yield message

@@ -67,6 +67,25 @@ def test_an_event_is_stored_sent_and_forgotten_when_it_is_safe() -> None:
     assert (journal.records[-1], len(waiting)) == (Acked(7, (1,)), 0)
 
 
+def test_an_event_that_is_published_again_while_it_is_under_way_takes_no_room() -> None:
+    waiting, journal = post(window_bytes=150)
+    waiting.accept(event(1))
+    journal.write(waiting)
+    assert list(waiting.take(5)) == [event(1)]
+    waiting.accept(event(1))
+    waiting.accept(event(2))
+    journal.write(waiting)
+    assert list(waiting.take(5)) == [event(2)]
+    assert journal.records[-1] == Acked(7, (2,))
+    waiting.safe(event(1)[4:20], kept=False)
+    waiting.safe(event(2)[4:20], kept=False)
+    assert journal.records[-2:] == [Acked(7, (1,)), Acked(7, (3,))]
+    waiting.accept(event(3, 140))
+    waiting.accept(event(4))
+    journal.write(waiting)
+    assert list(waiting.take(5)) == [event(3, 140)], "and what was under way has left its room"
+
+
 def test_only_so_much_is_under_way_or_in_memory_and_the_rest_is_read_again() -> None:
     waiting, journal = post(window_bytes=1000)
     messages = {number: event(number, 600) for number in range(1, 6)}
