@@ -172,8 +172,9 @@ def test_what_is_written_is_what_the_columns_say(
         "5 AS destination": "destination is string, not int",
         "'x' AS attributes": "attributes is a map from text, not string",
         "map('a', array(1)) AS attributes": "an attribute cannot be array<int>",
-        "current_date() AS day": "day: an attribute cannot be date",
-        "1 AS JMSPriority": "is reserved",
+        "array(1) AS day": "day: an attribute cannot be array<int>",
+        "1 AS JMSFoo": "is reserved",
+        "'high' AS JMSPriority": "JMSPriority is integral, not string",
     }
     for expression, reason in refused.items():
         with pytest.raises(PySparkException, match=reason):
@@ -183,6 +184,13 @@ def test_what_is_written_is_what_the_columns_say(
     ((_, message),) = kept.read().messages
     assert message.body == "grüße".encode()
     assert dict(message.properties) == {"a": "1", "raw": b"x"}
+    write(["timestamp'2026-11-15 09:30:00' AS at", "date'2026-11-15' AS day", "1.50BD AS sum", "7 AS JMSPriority"])
+    schema = "at timestamp, day date, sum decimal(6,2), JMSPriority int, raw binary"
+    rows = read(spark, broker, name).schema(schema).load()
+    (row,) = rows.where("JMSPriority = 7 AND day = date'2026-11-15'").collect()
+    assert (str(row.day), str(row.sum), row.raw) == ("2026-11-15", "1.50", None)
+    assert rows.where("at = timestamp'2026-11-15 09:30:00' AND sum > 1.49").count() == 1
+    assert [bytes(one.raw) for one in rows.where("raw IS NOT NULL").collect()] == [b"x"]
 
 
 def test_what_cannot_be_is_refused_before_anything_runs(spark: SparkSession, broker: BrokerThread, name: str) -> None:

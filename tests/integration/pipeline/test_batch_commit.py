@@ -126,7 +126,7 @@ def test_encoded_messages_get_rising_ids_and_one_that_is_too_large_is_refused(
     found = [bytes(message.id) for message in read_all(kept)]
     assert len(found) == 3000
     assert found == sorted(set(found))
-    large = StagedRows("query", [encode_message(Message(Destination("ids"), body=bytes(2 << 20)))])
+    large = StagedRows("query", [encode_message(Message(Destination("ids"), body=bytes(17 << 20)))])
     with pytest.raises(LimitError, match="E_MESSAGE_SIZE"):
         BatchPublisher(options(broker), "ids", 1, [large]).publish()
 
