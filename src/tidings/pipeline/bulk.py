@@ -114,7 +114,7 @@ class Tracer:
         self._known: dict[tuple[int, int], int] = {}  # origin and kind -> number of the path
 
     def trace(self, ids: IdArray) -> tuple[NDArray[np.int64], list[Path]]:
-        """The number of each id's path, and the paths that are new: numbers rise from 0 until `forget`.
+        """The number of each id's path, and the paths that are new: numbers rise from 0.
 
         A path's message is one of those that took it.
         """
@@ -128,10 +128,6 @@ class Tracer:
             numbers[order[start:end]] = found
             fresh += own
         return numbers, fresh
-
-    def forget(self) -> None:
-        """Forgets known paths, which limits memory; numbering starts again at 0."""
-        self._known.clear()
 
     def trace_one(self, message: MessageId) -> Path:
         """The reference for `trace`: a plain search for one id."""

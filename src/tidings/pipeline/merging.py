@@ -13,10 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from tidings.pipeline.delta_log import DataFile as File
-from tidings.pipeline.schemas import DAY, KEYS
+from tidings.pipeline.schemas import COMPACTED, DAY, KEYS
 from tidings.pipeline.stored_tables import Staged, StoredTable
 
 GROWING = "histories"  # the table whose rows have a `count`, and later copies
+FILTERS = (GROWING, COMPACTED.name)
 
 
 def merge(
@@ -33,7 +34,13 @@ def merge(
         known = _keys(stored.rows_of(spark, there), name)
         fresh = fresh.join(known, _same(fresh, known, name), "left_anti")
     arranged = fresh.hint("rebalance", DAY)  # files as large as Spark's advisory size, whatever the parallelism
-    return arranged.sortWithinPartitions(DAY, "segment", "position"), replaced
+    return arranged.sortWithinPartitions(*order_of(name)), replaced
+
+
+def order_of(name: str) -> list[str]:
+    """The order of rows in files of a clean table: filters as traces ask them (`filter_cache`)."""
+    asked = ["origin", "opened_ms"] if name in FILTERS else []
+    return [DAY, *asked, "segment", "position"]
 
 
 def distinct_rows(rows: DataFrame, name: str) -> DataFrame:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from tidings.pipeline.merging import order_of
 from tidings.pipeline.run import JobOutcome, JobRun, parts_of
 from tidings.pipeline.schemas import COMPACTED, DAY, spark_schema
 from tidings.pipeline.stored_tables import clean_table
@@ -21,7 +22,7 @@ def compacted(histories: DataFrame, capacity: int = 0) -> DataFrame:
         return _compact(group, capacity)
 
     merged = histories.groupBy(DAY, "broker").applyInArrow(merge, schema)
-    return merged.sortWithinPartitions(DAY, "segment", "position")
+    return merged.sortWithinPartitions(*order_of(COMPACTED.name))
 
 
 def _compact(group: pa.Table, capacity: int) -> pa.Table:
