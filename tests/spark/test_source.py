@@ -100,6 +100,19 @@ def test_streams_that_were_registered_apart_share_no_environment(spark: SparkSes
     assert "grown" not in maps[1]
 
 
+def test_the_python_of_a_registered_source_is_that_of_the_session(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "/opt/other/python3"
+    with monkeypatch.context() as configured:
+        configured.setattr(spark.sparkContext, "pythonExec", spark.sparkContext.pythonExec)
+        configured.setattr(type(spark.conf), "get", lambda self, key, default=None: other)
+        register(spark)
+    found = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("tidings")
+    assert found.dataSourceCls().pythonExec() == other
+    register(spark)
+
+
 def test_nothing_to_read_is_no_rows(spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str) -> None:
     kept = client.retain(name, f"{name}.>")
     assert read(spark, broker, name).load().collect() == []

@@ -22,6 +22,7 @@ from tidings.pipeline.bulk import Tracer
 from tidings.pipeline.filter_cache import ABOUT, FILE, ROW, FilterCache
 from tidings.pipeline.run import IMPROPER, JobOutcome, JobRun, left_out, parts_of
 from tidings.pipeline.schemas import RESULTS, spark_schema
+from tidings.pipeline.session import parallelism
 from tidings.pipeline.storage_paths import StoragePath
 from tidings.pipeline.stored_tables import StoredTable, clean_table
 from tidings.pipeline.time_buckets import BUCKET, IdSummary, plan, summary
@@ -51,8 +52,7 @@ class TraceRecords:
 def traces(ids: DataFrame, known: IdSummary, histories: DataFrame, records: TraceRecords) -> DataFrame:
     """Columns of the table `traces`; what is no id of 16 bytes is left out. `histories` has the columns `ABOUT`, `FILE`
     and `ROW`."""
-    parallelism = int(ids.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    buckets = plan(ids, known, parallelism)
+    buckets = plan(ids, known, parallelism(ids.sparkSession))
 
     def trace(
         asked: pa.Table, filters: pa.Table

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tidings.pipeline.session import PYTHON
 from tidings.pipeline.source.options import ReadOptions, WriteOptions
 from tidings.pipeline.source.reader import BatchReader, PushingReader, StreamReader
 from tidings.pipeline.source.row_writer import BatchWriter, StreamWriter
@@ -61,8 +62,12 @@ def register(spark: SparkSession) -> None:
 
     Spark keeps one map of environment variables for each registration of a source. Starting a worker writes to it, and
     a stream that is started at that moment serialises it, which fails if it grows meanwhile. Registered again, the
-    source has another map; streams that were defined before keep theirs. The workers are those of `PYSPARK_PYTHON`.
+    source has another map; streams that were defined before keep theirs. Its Python is then `spark.pyspark.python`.
     """
+    python = spark.conf.get(PYTHON, None)
+    context = getattr(spark, "sparkContext", None)  # not of Spark Connect, whose server chooses
+    if python and context is not None:
+        context.pythonExec = python
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TidingsSource)
 
