@@ -303,8 +303,8 @@ class Tracer:
         place = (broker, key, bisect_right(breaks, moment))
         found = self._asked_at.get(place)
         if found is None:
-            asked = [entry.opened() for entry in self._cache.matching(broker, key, moment)]
-            found = self._asked_at[place] = efpp(one.fpp() for one in asked), len(asked)
+            asked = [self._cache.error(entry) for entry in self._cache.filters(broker, key, moment)]
+            found = self._asked_at[place] = efpp(asked), len(asked)
         return found
 
 

@@ -70,12 +70,16 @@ class FilterCache:
         self._place, self._bytes_max, self._bytes = place, bytes_max, 0
         self._groups: OrderedDict[tuple[str, int], _Group] = OrderedDict()
         self._files: OrderedDict[str, _File] = OrderedDict()
+        self._errors: dict[tuple[str, int], float] = {}
         self._index: dict[tuple[int, Key], FilterIndex[CachedFilter]] = {}
         self._stragglers: dict[tuple[int, int, int], set[str]] = {}
         for row in sorted(rows, key=lambda row: (row["segment"], row["position"])):
             self._add(row)
 
     def matching(self, broker: int, key: Key, moment: int) -> list[HistoryEntry]:
+        return list[HistoryEntry](self.filters(broker, key, moment))
+
+    def filters(self, broker: int, key: Key, moment: int) -> list[CachedFilter]:
         index = self._index.get((broker, key))
         return [] if index is None else newest(index.at(moment))
 
@@ -96,7 +100,13 @@ class FilterCache:
             data, encoding = held.data.pop(at)
             entry = _bare(data, encoding)
             searchable = held.opened[at] = entry.opened()
+            self._errors[path, row] = searchable.fpp()
         return searchable
+
+    def error(self, entry: CachedFilter) -> float:
+        """A filter's probability of an error; its bits are not read again for that."""
+        known = self._errors.get((entry.file, entry.row))
+        return entry.opened().fpp() if known is None else known
 
     def _file(self, path: str) -> _File:
         found = self._files.get(path)

@@ -18,6 +18,7 @@ from tidings.pipeline.stored_tables import Staged, StoredTable
 
 GROWING = "histories"  # the table whose rows have a `count`, and later copies
 FILTERS = (GROWING, COMPACTED.name)
+GROUP_BYTES = 1 << 17
 
 
 def merge(
@@ -38,9 +39,19 @@ def merge(
 
 
 def order_of(name: str) -> list[str]:
-    """The order of rows in files of a clean table: filters as traces ask them (`filter_cache`)."""
-    asked = ["origin", "opened_ms"] if name in FILTERS else []
+    """The order of rows in files of a clean table: filters history by history, as traces ask them (`filter_cache`)."""
+    asked = ["origin", "broker", "kind", "peer", "opened_ms"] if name in FILTERS else []
     return [DAY, *asked, "segment", "position"]
+
+
+def grouping(name: str, row_bytes: float) -> dict[str, str]:
+    """How a table's files are cut into row groups: filters are fetched group by group, so large ones stand alone.
+
+    >>> grouping("histories", 130_000), grouping("histories", 400), grouping("messages", 400)
+    ({'parquet.block.row.count.limit': '1'}, {'parquet.block.row.count.limit': '327'}, {})
+    """
+    rows = max(1, int(GROUP_BYTES // max(1, row_bytes)))
+    return {"parquet.block.row.count.limit": str(rows)} if name in FILTERS else {}
 
 
 def distinct_rows(rows: DataFrame, name: str) -> DataFrame:

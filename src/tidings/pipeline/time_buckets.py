@@ -20,7 +20,7 @@ from tidings.model.message_id import SIZE
 
 BUCKET = "bucket"
 SLOTS = 1024
-BUCKET_IDS = 1 << 20  # that a worker sorts and asks together
+BUCKET_IDS = 1 << 22  # that a worker sorts and asks together: filters at its ends are read for the next one again
 SAMPLE = 100_000
 EDGE = 0.001  # of the ids at each end: what lies beyond is in the first and the last slot
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tidings.model.tables import MESSAGES
 from tidings.pipeline.config import OptimizeOptions
 from tidings.pipeline.delta_log import DataFile
-from tidings.pipeline.merging import FILTERS, order_of
+from tidings.pipeline.merging import grouping, order_of
 from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import CLEAN, DAY, RESULTS, SUBSCRIPTIONS
 from tidings.pipeline.stored_tables import StoredTable, clean_table
@@ -52,7 +52,7 @@ def optimize(spark: SparkSession, stored: StoredTable, options: OptimizeOptions)
     else:
         rows = rows.coalesce(max(1, sum(one.size for one in small) // (options.small_mb * MB)))
     before = begun.before
-    group = {"parquet.block.size": str(MB)} if stored.table.name in FILTERS else {}
+    group = grouping(stored.table.name, sum(one.size for one in small) / max(1, sum(one.rows for one in small)))
     stored.commit(stored.stage(begun, rows, group), lambda: (before.inputs, before.skipped), small, data_change=False)
     return len(small)
 
