@@ -220,6 +220,22 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark: SparkSession, bro
         spark.range(1).write.format("tidings").options(url=broker.url, destination="x").mode("overwrite").save()
 
 
+def test_the_columns_of_an_event_type_are_known(
+    spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str
+) -> None:
+    client.add_type("Trade", {"price": "float", "lots": "int"})
+    client.add_type("Sale", {"buyer": "string"}, parent="Trade")
+    client.retain(name, "@type.Trade.>")
+    client.advertise_type("Sale")
+    client.publish_event("Sale", {"price": 7.5, "lots": 2, "buyer": "me"}, b"", persistent=True)
+    rows = read(spark, broker, name, eventType="Sale").load()
+    assert rows.columns == ["id", "offset", "ts", "destination", "price", "lots", "buyer"]
+    (row,) = rows.where("price > 7 AND lots = 2").collect()
+    assert (row.price, row.lots, row.buyer, row.destination) == (7.5, 2, "me", "@type.Trade.Sale.event")
+    with pytest.raises((AnalysisException, PySparkException), match="E_TYPE_UNKNOWN"):
+        read(spark, broker, name, eventType="Nothing").load()
+
+
 def test_a_batch_is_published_once(spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str) -> None:
     kept = client.retain(name, f"{name}.>")
     rows = spark.range(0, 20, 1, 2).selectExpr("id AS n", "'ABC' AS stock", "cast('hello' AS binary) AS body")

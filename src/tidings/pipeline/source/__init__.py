@@ -23,7 +23,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidings.pipeline.session import PYTHON
-from tidings.pipeline.source.options import ReadOptions, WriteOptions
+from tidings.pipeline.source.event_columns import event_schema
+from tidings.pipeline.source.options import BrokerAccess, ReadOptions, WriteOptions
 from tidings.pipeline.source.reader import BatchReader, PushingReader, StreamReader
 from tidings.pipeline.source.row_writer import BatchWriter, StreamWriter
 from tidings.pipeline.source.rows import DEFAULT_SCHEMA
@@ -40,7 +41,8 @@ class TidingsSource(DataSource):
         return "tidings"
 
     def schema(self) -> StructType:
-        return DEFAULT_SCHEMA
+        name = self.options.get("eventType", "")
+        return event_schema(BrokerAccess.of(self.options), name) if name else DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         # Spark refuses a reader that can push filters where that is switched off (spark.sql.python.filterPushdown).
