@@ -1,5 +1,6 @@
 """Batches published by a driver that ends at any commit and is followed by one with other partitions: each row once."""
 
+import asyncio
 import uuid
 from collections.abc import Iterator, Sequence
 
@@ -37,6 +38,22 @@ class KilledPublisher(BatchPublisher):
         if self.commits < 0:
             raise DriverKilledError
         return done
+
+
+class CutPublisher(BatchPublisher):
+    """A driver whose connection breaks while it sends rows, or while it waits for the answer to a commit."""
+
+    cuts = 0
+    delay = 0.0
+
+    async def _commit(self, client: Client, rows: Sequence[bytes], number: int) -> int:
+        if self.cuts:
+            self.cuts -= 1
+            link = client._line.link
+            assert link is not None
+            assert link._transport is not None
+            asyncio.get_running_loop().call_later(self.delay, link._transport.abort)
+        return await super()._commit(client, rows, number)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +127,18 @@ def test_a_batch_published_in_part_is_not_continued_with_other_rows(broker: Brok
         BatchPublisher(options(broker, 500), "partly", 7, staged("partly", 3, range(50))).publish()
     assert BatchPublisher(options(broker), "partly", 7, staged("partly", 2, range(50))).publish()
     assert sorted(message.properties["n"] for message in read_all(kept)) == list(range(50))
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.001, 0.004, 0.016])
+def test_a_connection_that_breaks_neither_loses_nor_doubles_rows(
+    broker: BrokerThread, client: sync.Client, delay: float
+) -> None:
+    topic = uuid.uuid4().hex
+    kept = client.retain(topic, topic)
+    driver = CutPublisher(options(broker, 20_000), topic, 0, staged(topic, 2, range(2000)))
+    driver.cuts, driver.delay = 6, delay
+    driver.publish()
+    assert sorted(message.properties["n"] for message in read_all(kept)) == list(range(2000))
 
 
 def test_rows_of_one_transaction_keep_their_order(broker: BrokerThread, client: sync.Client) -> None:

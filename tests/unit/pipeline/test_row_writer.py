@@ -15,6 +15,7 @@ from tidings.errors import UsageError
 from tidings.kernel.codec import decode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
+from tidings.model.values import Value
 from tidings.pipeline.source.options import WriteOptions
 from tidings.pipeline.source.row_writer import RowStager
 from tidings.pipeline.source.rows import RowMaker
@@ -111,7 +112,7 @@ def test_times_and_numbers_are_text_that_others_read() -> None:
 
 def test_what_does_not_fit_is_null() -> None:
     made = RowMaker(of("a timestamp; b date; c decimal(6,2); d binary; e tinyint"))
-    wrong = {"a": "noon", "b": "2026-13-01", "c": "1.234", "d": "x", "e": 128}
+    wrong: dict[str, Value] = {"a": "noon", "b": "2026-13-01", "c": "1.234", "d": "x", "e": 128}
     assert made.batch([(1, Message(Destination("x"), wrong))]).to_pylist() == [dict.fromkeys("abcde")]
 
 
