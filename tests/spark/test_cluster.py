@@ -66,7 +66,7 @@ class Cluster:
             try:
                 if self.status()["aliveworkers"] == workers:
                     return
-            except OSError:
+            except (OSError, ValueError):  # it does not answer yet, or not with its status
                 pass
             assert self._process.poll() is None, (self.folder / "cluster.log").read_text()
             assert time.monotonic() < deadline, (self.folder / "cluster.log").read_text()

@@ -12,11 +12,11 @@ import re
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path, PurePath
 
 import pyspark_tidings
 import tidings
-from tidings import _kernel
 from tidings.errors import UsageError
 
 ROOTS = ("numpy", "pyarrow", "deltalake", "scipy")  # installed beside Tidings, with what they need
@@ -50,7 +50,9 @@ def files() -> Iterator[tuple[Path, str]]:
         folder = Path(str(package.__file__)).parent
         for path in sorted(folder.rglob("*")):
             yield path, str(PurePath(folder.name) / path.relative_to(folder))
-    kernel = Path(str(_kernel.__file__))
+    found = find_spec("tidings._kernel")
+    assert found is not None
+    kernel = Path(str(found.origin))
     yield kernel, f"tidings/{kernel.name}"
     for name in sorted(needed()):
         for one in importlib.metadata.files(name) or []:

@@ -17,8 +17,8 @@ from pyspark import TaskContext
 from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tidings import _kernel
 from tidings.errors import UsageError
+from tidings.kernel.codec import encode_parts
 from tidings.model.message import PRIORITY_DEFAULT, check_property_name
 from tidings.pipeline.source.batch_commit import BatchPublisher, StagedRows
 from tidings.pipeline.source.columns import (
@@ -63,14 +63,14 @@ class RowStager:
         targets = repeat(self._destination, count) if self._destination else columns["destination"]
         headers = headers_of(columns, count) if WRITTEN.keys() & columns.keys() else repeat(USUAL, count)
         bodies = columns.get("body") or [b""] * count
-        encode, persistent, rows = _kernel.encode_message, self._persistent, []
+        persistent, rows = self._persistent, list[bytes]()
         for target, (priority, header), attributes, body in zip(
             targets, headers, self._attributes(columns, count), bodies, strict=True
         ):
             if not target:
                 raise UsageError("E_SOURCE_ROW", "the destination of a row is null")
             to, content = destination(target), body.encode() if isinstance(body, str) else body or b""
-            rows.append(encode(persistent, to.queue, priority, NO_ID, to.name, header, attributes, content))
+            rows.append(encode_parts(persistent, to.queue, priority, NO_ID, to.name, header, attributes, content))
         return rows
 
     def _attributes(self, columns: dict[str, list[Any]], count: int) -> Iterable[dict[str, Any]]:
