@@ -99,16 +99,10 @@ def direct(folder: Path, counts: list[int]) -> list[dict[str, Any]]:
         place = folder / f"table-{rows}"
         for start in range(0, rows, CHUNK):
             write_deltalake(place, pa.Table.from_batches([batch(start, min(CHUNK, rows - start))]), mode="append")
-        read_delta(spark, place).selectExpr("sum(price)", "max(stock)").collect()
-        whole = cost(
-            rows, lambda place=place: read_delta(spark, place).selectExpr("sum(price)", "max(stock)").collect()
-        )  # type: ignore[misc]
-        one = cost(
-            rows,
-            lambda place=place, rows=rows: (
-                read_delta(spark, place).where(f"n >= {rows - 1000}").selectExpr("sum(price)").collect()
-            ),  # type: ignore[misc]
-        )
+        read_delta(spark, place).selectExpr("sum(price)", "max(stock)").collect()  # the JVM compiles
+        archive = read_delta(spark, place)
+        whole = cost(rows, archive.selectExpr("sum(price)", "max(stock)").collect)
+        one = cost(rows, archive.where(f"n >= {rows - 1000}").selectExpr("sum(price)").collect)
         found.append({"rows": rows, "all": whole.shown(), "filtered": one.shown()})
     spark.stop()
     return found
