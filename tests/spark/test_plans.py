@@ -1,6 +1,7 @@
 """Spark's plans of what grows with history: only the columns that are needed, pruned files, no single task for all."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,16 @@ from tidings.pipeline.schemas import CLEAN
 from tidings.pipeline.stored_tables import clean_table
 from tidings.pipeline.time_buckets import summary
 from tidings.tracking.recording.recorder import TrackingSettings
+
+
+@pytest.fixture(autouse=True, scope="module")
+def whole_plans(spark: SparkSession) -> Iterator[None]:
+    """Spark cuts descriptions of scans after 100 characters."""
+    key = "spark.sql.maxMetadataStringLength"
+    before = str(spark.conf.get(key))
+    spark.conf.set(key, "10000")
+    yield
+    spark.conf.set(key, before)
 
 
 def plan(rows: Any) -> str:
