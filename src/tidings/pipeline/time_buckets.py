@@ -21,6 +21,7 @@ from tidings.model.message_id import SIZE
 BUCKET = "bucket"
 SLOTS = 1024
 BUCKET_IDS = 1 << 22  # that a worker sorts and asks together: filters at its ends are read for the next one again
+BUCKET_LEAST = 50_000  # what is smaller costs more than it gains
 SAMPLE = 100_000
 EDGE = 0.001  # of the ids at each end: what lies beyond is in the first and the last slot
 
@@ -93,11 +94,8 @@ def milliseconds() -> Column:
 
 
 def plan(ids: DataFrame, known: IdSummary, parallelism: int) -> TimeBuckets:
-    """Buckets of about equal numbers of ids, at least one for each task that can run at a time."""
-    if known.proper <= SAMPLE:
-        wanted = 1 if known.proper < SAMPLE // 10 else parallelism
-    else:
-        wanted = max(parallelism, -(-known.proper // BUCKET_IDS))
+    """Buckets of about equal numbers of ids: enough for all tasks, unless they would be small."""
+    wanted = max(1, min(parallelism, known.proper // BUCKET_LEAST), -(-known.proper // BUCKET_IDS))
     if wanted == 1:
         return TimeBuckets(0, 1, (0,), (0,))
     fraction = min(1.0, SAMPLE / known.proper)
