@@ -9,18 +9,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from hardening.support.recorded import record_messages, record_world
+from hardening.support.recorded import TRACKING, record_messages, record_world
 from pyspark.sql import DataFrame, SparkSession
 
 from tidings.model.tables import HISTORIES, MESSAGES
+from tidings.pipeline import time_buckets
 from tidings.pipeline.config import load
 from tidings.pipeline.delta_sink import read_delta
 from tidings.pipeline.jobs.registry import run_job
-from tidings.pipeline.jobs.trace import TraceRecords, last_stored, located, recorded_changes, traces
+from tidings.pipeline.jobs.trace import (
+    TraceRecords,
+    attachments_of,
+    last_stored,
+    located,
+    recorded_changes,
+    traces,
+)
 from tidings.pipeline.merging import merge
 from tidings.pipeline.run import JobRun, open_run
 from tidings.pipeline.schemas import CLEAN
 from tidings.pipeline.stored_tables import clean_table
+from tidings.pipeline.time_buckets import plan as plan_buckets
 from tidings.pipeline.time_buckets import summary
 from tidings.tracking.recording.recorder import TrackingSettings
 
@@ -62,12 +71,36 @@ def test_a_trace_shuffles_ids_and_metadata_of_filters_never_their_bits(run: tupl
     opened, ids = run
     filters = located(clean_table(opened.output, "histories"), opened.spark)
     records = TraceRecords("x", (), (), (), (), TrackingSettings(), 1)
-    text = plan(traces(ids, summary(ids), filters, records))
+    known = summary(ids)
+    text = plan(traces(ids, known, filters, records, plan_buckets(ids, known, 2)))
     assert "FlatMapCoGroupsInArrow" in text
     assert "SinglePartition" not in text
     assert "data" in {column.name for column in HISTORIES.columns}
     assert "data" not in columns_read(text)
     assert "stored_ms" in columns_read(text)
+
+
+def test_ids_meet_their_filters_in_however_many_buckets(
+    run: tuple[JobRun, DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, ids = run
+    histories = clean_table(opened.output, "histories")
+    filters, known = located(histories, opened.spark), summary(ids)
+    changes = attachments_of(recorded_changes(clean_table(opened.output, "attachments").read(opened.spark)))
+    stored, writers = last_stored(filters)
+    records = TraceRecords(histories.place.uri, stored, changes, tuple(writers), (), TRACKING, 1 << 20)
+
+    def traced(parallel: int) -> set[tuple[bytes, int]]:
+        monkeypatch.setattr(time_buckets, "BUCKET_LEAST", known.proper // parallel)
+        monkeypatch.setattr(time_buckets, "SLOTS", 7)
+        cut = plan_buckets(ids, known, parallel)
+        assert (cut.count == 1) == (parallel == 1)
+        rows = traces(ids, known, filters, records, cut).collect()
+        return {(bytes(row.id), row.path) for row in rows}
+
+    assert known.improper == 0
+    assert len(traced(1)) == known.proper == ids.count()
+    assert traced(1) == traced(4) == traced(20)
 
 
 def test_what_a_driver_collects_for_a_trace_has_a_row_for_each_process_and_writer(

@@ -25,7 +25,7 @@ from tidings.pipeline.schemas import RESULTS, spark_schema
 from tidings.pipeline.session import parallelism
 from tidings.pipeline.storage_paths import StoragePath
 from tidings.pipeline.stored_tables import StoredTable, clean_table
-from tidings.pipeline.time_buckets import BUCKET, IdSummary, plan, summary
+from tidings.pipeline.time_buckets import BUCKET, IdSummary, TimeBuckets, plan, summary
 from tidings.segments.names import SegmentName
 from tidings.tracking.ids import IdArray
 from tidings.tracking.query.path import Path
@@ -49,10 +49,11 @@ class TraceRecords:
     filters_bytes_max: int
 
 
-def traces(ids: DataFrame, known: IdSummary, histories: DataFrame, records: TraceRecords) -> DataFrame:
+def traces(
+    ids: DataFrame, known: IdSummary, histories: DataFrame, records: TraceRecords, buckets: TimeBuckets
+) -> DataFrame:
     """Columns of the table `traces`; what is no id of 16 bytes is left out. `histories` has the columns `ABOUT`, `FILE`
     and `ROW`."""
-    buckets = plan(ids, known, parallelism(ids.sparkSession))
 
     def trace(
         asked: pa.Table, filters: pa.Table
@@ -252,7 +253,8 @@ def trace_job(run: JobRun) -> list[JobOutcome]:
             options.filters_mb_max << 20,
         )
         asked.append(summary(ids))
-        return traces(ids, asked[0], filters, records)
+        buckets = plan(ids, asked[0], parallelism(run.spark))
+        return traces(ids, asked[0], filters, records, buckets)
 
     def skipped() -> dict[str, str]:
         return {**recorded.skipped, **attached.skipped, **left_out(ids=(asked[0].improper, IMPROPER))}
