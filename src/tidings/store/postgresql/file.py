@@ -87,10 +87,10 @@ class PostgresFile:
         db = self._connected()
         try:
             load(self.settings(), self.batches())
+            self._newest = self._last(db)
         except psycopg.Error as error:
             self.close()
             raise store_error(error, options.place) from None
-        self._newest = self._last(db)
 
     def close(self) -> None:
         if self._db is not None:

@@ -39,6 +39,8 @@ class PostgresStore(LogStore[PostgresFile]):
     def __init__(self, options: DatabaseOptions, lease: DatabaseLease, limits: LogLimits | None = None) -> None:
         """The lease is the caller's, who holds it (`place`)."""
         super().__init__(limits or LogLimits(quota_bytes=options.quota_bytes))
+        self._owed: list[Record] = []  # acknowledgements of messages that were refused and are there
+        self._owed_sent = False  # these are in the batch whose fate is open
         self._file = PostgresFile(options, lease, self._load)
 
     def append(self, batch: Sequence[Record]) -> None:
@@ -54,16 +56,27 @@ class PostgresStore(LogStore[PostgresFile]):
         return super().maintain()
 
     def _resolve(self) -> None:
-        """Find out the fate of a batch that was refused because its answer never came."""
-        if self._file.pending is None or self._closed:
+        """Find out the fate of a batch whose answer never came; let go of its messages if they were refused."""
+        if self._closed:
             return
+        if self._file.pending is not None:
+            self._find_out(self._file.pending)
+        if self._owed:
+            try:
+                super().append(self._owed)
+            finally:
+                self._owed_sent = self._file.pending is not None
+            self._owed = []
+
+    def _find_out(self, pending: Pending) -> None:
         with self._use:
-            pending = self._file.pending
             written = self._file.found()
             self._file.pending = None
             refused = self._take_in(pending) if written else []
-        if refused:
-            super().append(refused)
+        if self._owed_sent and written:
+            self._owed = []
+        self._owed_sent = False
+        self._owed += refused
 
     def _move(self, size: int) -> None:
         if self._file.pending is None:  # otherwise the number of the next batch is not known

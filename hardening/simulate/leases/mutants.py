@@ -1,0 +1,136 @@
+"""Seeded defects in the store in a database and its lease: the simulation of two processes must notice each."""
+
+from typing import Any
+from unittest.mock import patch
+
+from hardening.simulate.planting import Method, Mutant
+from tidings.store.postgresql import file as file_module
+from tidings.store.postgresql import lease as lease_module
+from tidings.store.postgresql.file import PostgresFile
+from tidings.store.postgresql.lease import DatabaseLease
+from tidings.store.postgresql.store import PostgresStore
+
+LEASES = {"world": "leases"}
+_KEPT_EPOCH = "SELECT epoch FROM tidings.broker WHERE broker = %s"
+
+
+def _proof_without(condition: str) -> Any:
+    def broken(original: Method) -> Method:
+        def execute(self: PostgresFile, *arguments: Any) -> None:
+            with patch.object(file_module, "_PROOF", file_module._PROOF.replace(condition, "")):
+                original(self, *arguments)
+
+        return execute
+
+    return broken
+
+
+def _same_epoch(original: Method) -> Method:
+    def take(self: DatabaseLease, db: Any) -> None:
+        if db.execute(_KEPT_EPOCH, (1,)).fetchone()[0]:
+            with patch.object(lease_module, "_TAKE", _KEPT_EPOCH):
+                original(self, db)
+        else:
+            original(self, db)
+
+    return take
+
+
+def _guessed(answer: bool) -> Any:
+    def broken(original: Method) -> Method:
+        def found(self: PostgresFile) -> bool:
+            original(self)
+            return answer
+
+        return found
+
+    return broken
+
+
+def _refused_stays(original: Method) -> Method:
+    def take_in(self: PostgresStore, pending: Any) -> list[Any]:
+        original(self, pending)
+        return []
+
+    return take_in
+
+
+def _owed_forgotten(original: Method) -> Method:
+    def resolve(self: PostgresStore) -> None:
+        try:
+            original(self)
+        finally:
+            self._owed = []
+
+    return resolve
+
+
+def _loss_ignored(original: Method) -> Method:
+    def lose(self: DatabaseLease, error: Any = None) -> Any:
+        callbacks, self._callbacks = self._callbacks, []
+        try:
+            return original(self, error)
+        finally:
+            self._callbacks = callbacks
+
+    return lose
+
+
+LEASE_MUTANTS = (
+    Mutant(
+        "epoch-unproven",
+        "commits do not prove the epoch of the lease",
+        PostgresFile,
+        "_execute",
+        _proof_without("AND epoch = %(epoch)b AND session = %(session)b"),
+        choices=LEASES,
+    ),
+    Mutant(
+        "epoch-not-raised",
+        "whoever takes the lease keeps its epoch",
+        DatabaseLease,
+        "_take",
+        _same_epoch,
+        choices=LEASES,
+    ),
+    Mutant(
+        "answer-guessed-lost",
+        "a commit without an answer counts as failed",
+        PostgresFile,
+        "found",
+        _guessed(False),
+        choices=LEASES,
+    ),
+    Mutant(
+        "answer-guessed-written",
+        "a commit without an answer counts as written",
+        PostgresFile,
+        "found",
+        _guessed(True),
+        choices=LEASES,
+    ),
+    Mutant(
+        "refused-stays",
+        "what was refused and is there after all is not let go",
+        PostgresStore,
+        "_take_in",
+        _refused_stays,
+        choices=LEASES,
+    ),
+    Mutant(
+        "owed-forgotten",
+        "it is let go of once only, even if that fails",
+        PostgresStore,
+        "_resolve",
+        _owed_forgotten,
+        choices=LEASES,
+    ),
+    Mutant(
+        "loss-ignored",
+        "a process that has lost its lease does not end",
+        DatabaseLease,
+        "lose",
+        _loss_ignored,
+        choices=LEASES,
+    ),
+)
