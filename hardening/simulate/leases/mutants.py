@@ -86,6 +86,14 @@ LEASE_MUTANTS = (
         choices=LEASES,
     ),
     Mutant(
+        "session-unproven",
+        "what an earlier session has sent may still be committed",
+        PostgresFile,
+        "_execute",
+        _proof_without("AND session = %(session)b"),
+        choices=LEASES,
+    ),
+    Mutant(
         "epoch-not-raised",
         "whoever takes the lease keeps its epoch",
         DatabaseLease,
@@ -107,6 +115,7 @@ LEASE_MUTANTS = (
         PostgresFile,
         "found",
         _guessed(True),
+        seed=25,
         choices=LEASES,
     ),
     Mutant(
@@ -123,6 +132,7 @@ LEASE_MUTANTS = (
         PostgresStore,
         "_resolve",
         _owed_forgotten,
+        seed=25,
         choices=LEASES,
     ),
     Mutant(

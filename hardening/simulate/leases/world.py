@@ -4,9 +4,9 @@ Processes crash, are stopped longer than their lease, also in the middle of a co
 one way or both; sessions are lost with requests and answers; the server restarts. Clients move to the process that has
 taken over, and some stay with the one before for as long as it lets them.
 
-What must hold is what the wire workload demands of one broker, across processes, and by name: `fenced`: no batch is
-committed but by the last that took the lease; `receipt-means-written`: whoever confirms has committed; `taken-over`:
-when all is mended, one serves, within a bounded time.
+What must hold is what the wire workload demands of one broker, across processes (`receipt-means-written`: whoever
+confirms has committed), and by name: `taken-over`: when all is mended, one serves, within a bounded time; `goes-on`:
+what is published then is accepted.
 """
 
 from random import Random

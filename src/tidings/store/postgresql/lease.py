@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import psycopg
 
@@ -198,7 +199,9 @@ class DatabaseLease:
 
     def _session(self) -> Session:
         if self._db is None:
-            db = connect(self._options, "lease")
+            # To hold the lease takes no standby of the server: only to write does.
+            synchronous = self._options.require_synchronous and not self._epoch
+            db = connect(replace(self._options, require_synchronous=synchronous), "lease")
             try:
                 db.execute("SET synchronous_commit = off")  # signs of life need not be on disk
             except psycopg.Error as error:
