@@ -138,7 +138,7 @@ def test_a_full_disk_of_the_server_is_said_and_nothing_is_lost(server: Cluster) 
     with psycopg.connect(options.url) as db:
         db.execute(FULL)
     for _ in range(2):
-        with pytest.raises(StoreError, match="No space left on device.*; make room in the database") as caught:
+        with pytest.raises(StoreError, match=r"No space left on device.*; make room in the database") as caught:
             store.append([Stored(2, b"second", (1,))])
         assert caught.value.code == "E_STORE_FULL"
     assert store.read([1]) == [b"first"]
