@@ -139,9 +139,9 @@ failover: setup  ## kill, stop and switch over pairs of brokers on one store, un
 	$(BIN)/python -c 'import sys; from hardening.kills.failover import main; main(sys.argv[1:])' \
 	  $(or $(EVENTS),100) $(or $(SEED),$$RANDOM) $(HARDENING)/failover.json
 
-hosts: setup  ## the same on hosts of their own that lose each other, the database and clients, as root; goes on where it ended (EVENTS=100)
+hosts: setup  ## the same on hosts that lose each other, the database and clients, as root; goes on where it ended (EVENTS=100 ONLY=promotion)
 	$(BIN)/python -c 'import sys; from hardening.kills.hosts import main; main(sys.argv[1:])' \
-	  $(or $(EVENTS),100) $(or $(SEED),$$RANDOM) $(HARDENING)/failover.json
+	  $(or $(EVENTS),100) $(or $(SEED),$$RANDOM) $(HARDENING)/failover.json "$(ONLY)"
 
 rolling: setup  ## change each network parameter broker by broker, under load and kills; goes on where it ended (DUE=15000 ONLY=hops_max)
 	$(BIN)/python -m hardening.kills.rolling $(or $(DUE),15000) $(if $(ONLY),--only $(ONLY)) --results $(HARDENING)/rolling.json

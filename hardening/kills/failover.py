@@ -43,6 +43,7 @@ from tidings.errors import TidingsError
 from tidings.localnet.ports import free_ports
 
 E = TypeVar("E", bound=Enum)
+TAKE_OVERS = {"kill", "cut from the database", "cut on the way to the database", "cut on the way from the database"}
 EVENTS_PER_STORE = 10
 START_SECONDS = 240.0  # only there to fail at all: machines may be busy
 STOPPED_SECONDS = 1.5
@@ -217,6 +218,10 @@ class FailoverLedger:
         sums = Counter(self.native.figures())
         sums.update(self.stomp.figures())
         sums.update({f"events_{name}": len(waits) for name, waits in self.waits.items()})
+        taken = [wait for name, waits in self.waits.items() if name in TAKE_OVERS for wait in waits]
+        switched = self.waits.get(FailoverEvent.SWITCH.value, [])
+        sums.update(take_overs=len(taken), take_overs_within_5_s=sum(wait <= 5 for wait in taken))
+        sums.update(switch_overs=len(switched), switch_overs_within_1_s=sum(wait <= 1 for wait in switched))
         return dict(sums)
 
 

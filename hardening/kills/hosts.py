@@ -188,8 +188,10 @@ def one_pair(plan: Sequence[HostEvent], rng: random.Random, hosts: Hosts, server
     return found
 
 
-def plan_of(events: int, rng: random.Random, number: int) -> list[HostEvent]:
-    """Every failure in turn; each third pair is one whose database fails over."""
+def plan_of(events: int, rng: random.Random, number: int, only: str = "") -> list[HostEvent]:
+    """Every failure in turn; each third pair is one whose database fails over. `only`: all are this."""
+    if only:
+        return [HostEvent(only)] * events
     if number % 3 == 2:
         return rng.choices((HostEvent.PROMOTE, HostEvent.KILL, HostEvent.TO_DATABASE), (6, 1, 1), k=events)
     start = number * EVENTS_PER_PAIR
@@ -200,20 +202,21 @@ def main(arguments: list[str]) -> None:
     events = times(arguments[0]) if arguments else 100
     seed = int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(1 << 32)
     results = arguments[2] if arguments[2:] else None
+    only = arguments[3] if arguments[3:] else ""
     waits: dict[str, list[float]] = {}
     parts = [min(EVENTS_PER_PAIR, events - begun) for begun in range(0, events, EVENTS_PER_PAIR)]
 
     def one(number: int) -> dict[str, int]:
         rng = random.Random(f"{seed}/{number}")
         with machines("tdhosts") as (hosts, servers):
-            plan = plan_of(parts[number], rng, number)
+            plan = plan_of(parts[number], rng, number, only)
             found = within(hosts.namespace(CLIENTS), lambda: one_pair(plan, rng, hosts, servers))
         for name, some in found.waits.items():
             waits.setdefault(name.replace(" ", "_"), []).extend(some)
         return found.figures()
 
     def run() -> dict[str, int]:
-        figures = Counter(rounds("hosts", seed, len(parts), one))
+        figures = Counter(rounds(f"hosts {only}".strip(), seed, len(parts), one))
         figures.update({f"{name}_ms_95": round(1000 * percentile(some, 0.95)) for name, some in waits.items()})
         return dict(figures)
 

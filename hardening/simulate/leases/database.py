@@ -147,7 +147,9 @@ class SimulatedSession:
             self._lost()
         if not line.to_server or database.rng.random() < line.worst:
             if line.to_server and not self._atomic and database.rng.random() < 0.5:
-                database.calendar.after(database.rng.uniform(0, LATE_MS), self._late, text, parameters)
+                late_ms = database.rng.uniform(0, LATE_MS)
+                database.calendar.after(late_ms, self._late, text, parameters)
+                self._lost(late_ms)
             self._lost()
         answer = carry_out(database, self, text, parameters)
         self._stop_by_chance()
@@ -170,11 +172,12 @@ class SimulatedSession:
         if not self._atomic and self._database.rng.random() < self._database.lines[self.process].worst:
             self._lost()
 
-    def _lost(self) -> None:
-        """The client hears that its session is gone; the server hears of it at some time."""
+    def _lost(self, late_ms: float = 0.0) -> None:
+        """The client hears that its session is gone; the server hears of it at some time, after what it still does."""
         self.broken = True
         database = self._database
-        database.calendar.after(database.rng.choice((0.0, database.rng.uniform(0, OPEN_MS))), database.drop, self)
+        open_ms = database.rng.choice((0.0, database.rng.uniform(0, OPEN_MS)))
+        database.calendar.after(late_ms + open_ms, database.drop, self)
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
 

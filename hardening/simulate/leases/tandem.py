@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -30,8 +31,10 @@ from tidings.store.postgresql import lease as lease_module
 from tidings.store.postgresql.lease import BEATS, DatabaseLease
 from tidings.store.postgresql.options import DatabaseOptions
 from tidings.store.postgresql.place import PostgresPlace
+from tidings.store.postgresql.store import PostgresStore
 
 POLL_MS, RESTART_MS = 50.0, 300.0
+TIDY_CHANCE = 0.3  # at each sign of life
 LEASE_MS, CUT_OFF_MS = 600.0, 1_500.0
 PROCESSES = (1, 2)
 
@@ -184,7 +187,15 @@ class Tandem:
             with self.database.used_by(member.number):
                 lease.beat()
                 lease.check_heard()
+            if not member.inside and lease.lost is None and self.rng.random() < TIDY_CHANCE:
+                self._within(member, partial(self._tidy, member))
         self.calendar.after(LEASE_MS / BEATS, self._beat, member, lease)
+
+    def _tidy(self, member: Member) -> None:
+        """Housekeeping, as the store's thread does in pauses."""
+        if isinstance(member.host.store, PostgresStore):
+            with suppress(StoreError):
+                member.host.store.maintain()
 
     def _lost(self, member: Member, lease: DatabaseLease, error: StoreError) -> None:
         """The process ends in this moment, wherever it is."""
