@@ -2,7 +2,7 @@
 
     python -m hardening.innocent.logins [RESULTS]
 
-Strangers come from so many networks, each with one wrong login at a time, and do not stop. The known user logs in for
+Strangers come from 20 or 60 networks, each with one wrong login at a time, and do not stop. The known user logs in for
 the first time since the broker started, so that its password has to be hashed; then again and again, without a token.
 Then a thousand clients of that user connect at once to a broker that has just started, with strangers beside them.
 """

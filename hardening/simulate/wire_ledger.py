@@ -106,7 +106,7 @@ class Box:
 
 
 class Doors(Protocol):
-    """What clients know of brokers: those of a network, or processes of which one serves at a time."""
+    """Brokers as clients see them: those of a network, or processes of which one serves at a time."""
 
     @property
     def calendar(self) -> Calendar: ...

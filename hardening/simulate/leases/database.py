@@ -182,7 +182,7 @@ class SimulatedSession:
 
 
 def carry_out(database: SimulatedDatabase, session: SimulatedSession, text: str, parameters: Any) -> Cursor:
-    """What a statement does; those that the store and the lease use."""
+    """Carries out one of the statements that the store and the lease use."""
     broker, words = database.broker, " ".join(text.split())
     for beginning, work in _STATEMENTS:
         if words.startswith(beginning):

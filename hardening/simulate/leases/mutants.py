@@ -86,14 +86,6 @@ LEASE_MUTANTS = (
         choices=LEASES,
     ),
     Mutant(
-        "session-unproven",
-        "what an earlier session has sent may still be committed",
-        PostgresFile,
-        "_execute",
-        _proof_without("AND session = %(session)b"),
-        choices=LEASES,
-    ),
-    Mutant(
         "epoch-not-raised",
         "whoever takes the lease keeps its epoch",
         DatabaseLease,
