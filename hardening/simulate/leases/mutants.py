@@ -65,17 +65,6 @@ def _owed_forgotten(original: Method) -> Method:
     return resolve
 
 
-def _loss_ignored(original: Method) -> Method:
-    def lose(self: DatabaseLease, error: Any = None) -> Any:
-        callbacks, self._callbacks = self._callbacks, []
-        try:
-            return original(self, error)
-        finally:
-            self._callbacks = callbacks
-
-    return lose
-
-
 LEASE_MUTANTS = (
     Mutant(
         "epoch-unproven",
@@ -83,6 +72,7 @@ LEASE_MUTANTS = (
         PostgresFile,
         "_execute",
         _proof_without("AND epoch = %(epoch)b AND session = %(session)b"),
+        seed=10,
         choices=LEASES,
     ),
     Mutant(
@@ -91,6 +81,7 @@ LEASE_MUTANTS = (
         DatabaseLease,
         "_take",
         _same_epoch,
+        seed=15,
         choices=LEASES,
     ),
     Mutant(
@@ -125,14 +116,6 @@ LEASE_MUTANTS = (
         "_resolve",
         _owed_forgotten,
         seed=25,
-        choices=LEASES,
-    ),
-    Mutant(
-        "loss-ignored",
-        "a process that has lost its lease does not end",
-        DatabaseLease,
-        "lose",
-        _loss_ignored,
         choices=LEASES,
     ),
 )
