@@ -208,8 +208,18 @@ def _append(broker: Broker, words: str, given: dict[str, Any]) -> int:
     if not all(holds for condition, holds in fits if condition in words):
         return 0
     number = int(given["number"])
+    if "undone AS" in words:
+        broker.batches.pop(number, None)
+        _change(broker, given)
+        return 1
     if number in broker.batches:
         raise psycopg.errors.UniqueViolation(f"batch {number} is there already")
+    _change(broker, given)
+    broker.batches[number] = given["payload"]
+    return 1
+
+
+def _change(broker: Broker, given: dict[str, Any]) -> None:
     if "oldest" in given:
         for old in [one for one in broker.batches if one < int(given["oldest"])]:
             del broker.batches[old]
@@ -217,8 +227,6 @@ def _append(broker: Broker, words: str, given: dict[str, Any]) -> int:
             for key in given["gone"]:
                 copy.pop(key, None)
             copy.update(zip(given["keys"], given["records"], strict=True))
-    broker.batches[number] = given["payload"]
-    return 1
 
 
 def _settings(database: SimulatedDatabase, session: SimulatedSession, words: str, given: Any) -> Rows:

@@ -4,6 +4,8 @@ from typing import Any
 from unittest.mock import patch
 
 from hardening.simulate.planting import Method, Mutant
+from tidings.delivery.batch_codec import unpack
+from tidings.store.log.contents import Written
 from tidings.store.postgresql import file as file_module
 from tidings.store.postgresql import lease as lease_module
 from tidings.store.postgresql.file import PostgresFile
@@ -47,20 +49,16 @@ def _guessed(answer: bool) -> Any:
     return broken
 
 
-def _refused_stays(original: Method) -> Method:
-    def take_in(self: PostgresStore, pending: Any) -> list[Any]:
-        original(self, pending)
-        return []
-
-    return take_in
-
-
-def _owed_forgotten(original: Method) -> Method:
+def _refused_kept(original: Method) -> Method:
     def resolve(self: PostgresStore) -> None:
-        try:
+        contents, pending = self._contents, self._file.pending
+        if pending is None or not self._file.found():
             original(self)
-        finally:
-            self._owed = []
+            return
+        self._file.keep()
+        found = unpack(pending.blob)
+        contents.newest, contents.last_seq = pending.number, found.head.last_seq
+        contents.unsettled.append(Written(pending.number, pending.blob, found.records, pending.changes, pending.oldest))
 
     return resolve
 
@@ -102,20 +100,11 @@ LEASE_MUTANTS = (
         choices=LEASES,
     ),
     Mutant(
-        "refused-stays",
-        "what was refused and is there after all is not let go",
-        PostgresStore,
-        "_take_in",
-        _refused_stays,
-        choices=LEASES,
-    ),
-    Mutant(
-        "owed-forgotten",
-        "it is let go of once only, even if that fails",
+        "refused-kept",
+        "a batch that was refused and is there after all stays",
         PostgresStore,
         "_resolve",
-        _owed_forgotten,
-        seed=25,
+        _refused_kept,
         choices=LEASES,
     ),
 )

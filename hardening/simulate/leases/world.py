@@ -183,6 +183,10 @@ class LeasesWorld:
         dead = {one.id for one in self.grave.box.given}
         checkers.nothing_lost(self.boxes, promised, {1: dead})
         checkers.answered_once(self.ledger.clients, sent, alive)
+        got = {one.id for box in [*self.boxes, self.grave.box] for one in box.given}
+        for transfer in [one for consumer in self.consumers for one in consumer.transfers]:
+            if 0 < sum(id in got for id in transfer.sent) < len(transfer.sent):
+                fail("whole-transactions", f"a part of what {transfer.receipt} has sent on arrived")
 
     def begin_anew(self) -> None:
         """All is done and the store has it: whoever takes over gives nothing again."""

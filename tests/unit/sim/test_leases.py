@@ -22,7 +22,7 @@ def test_one_of_two_processes_serves_and_nothing_confirmed_is_lost(first: int) -
     assert sum(one.transactions for one in outcomes) > 20, "it was taken over"
 
 
-@pytest.mark.parametrize("seed", [30, 36, 77])
+@pytest.mark.parametrize("seed", [105, 206, 333])
 def test_what_was_wrong_once_stays_right(seed: int) -> None:
-    """30: a session lost at the end of opening; 36, 77: refused messages whose late acknowledgement failed, too."""
+    """Transactions that were refused, and whose acknowledgements counted all the same."""
     assert run(seed, world="leases").deliveries > 10
