@@ -113,7 +113,7 @@ class StoreState:
         return gone
 
     def rows(self, changes: Sequence[StateChange]) -> dict[str, bytes | None]:
-        """What is in the rows of these changes, which were not applied; None: nothing."""
+        """The rows of these changes, which were not applied, as they are; None: there is none."""
         return {change.key: self._row(change) for change in changes}
 
     def _row(self, change: StateChange) -> bytes | None:
