@@ -45,7 +45,7 @@ def order_of(name: str) -> list[str]:
 
 
 def grouping(name: str, row_bytes: float) -> dict[str, str]:
-    """How a table's files are cut into row groups: filters are fetched group by group, so large ones stand alone.
+    """Options that cut a table's files into row groups: filters are fetched by group, so large ones stand alone.
 
     >>> grouping("histories", 130_000), grouping("histories", 400), grouping("messages", 400)
     ({'parquet.block.row.count.limit': '1'}, {'parquet.block.row.count.limit': '327'}, {})

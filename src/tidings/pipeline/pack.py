@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-import pyspark_tidings
-import tidings
 from tidings.errors import UsageError
 
 ROOTS = ("numpy", "pyarrow", "deltalake", "scipy")  # installed beside Tidings, with what they need
@@ -46,17 +44,21 @@ def needed(roots: Iterable[str] = ROOTS) -> set[str]:
 
 def files() -> Iterator[tuple[Path, str]]:
     """Each file, and its name in the archive."""
-    for package in (tidings, pyspark_tidings):
-        folder = Path(str(package.__file__)).parent
+    for package in ("tidings", "pyspark_tidings"):
+        folder = _place(package).parent
         for path in sorted(folder.rglob("*")):
             yield path, str(PurePath(folder.name) / path.relative_to(folder))
-    found = find_spec("tidings._kernel")
-    assert found is not None
-    kernel = Path(str(found.origin))
+    kernel = _place("tidings._kernel")
     yield kernel, f"tidings/{kernel.name}"
     for name in sorted(needed()):
         for one in importlib.metadata.files(name) or []:
             yield Path(str(one.locate())), str(one)
+
+
+def _place(module: str) -> Path:
+    found = find_spec(module)
+    assert found is not None
+    return Path(str(found.origin))
 
 
 def pack(target: Path) -> int:

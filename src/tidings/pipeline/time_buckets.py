@@ -28,7 +28,7 @@ EDGE = 0.001  # of the ids at each end: what lies beyond is in the first and the
 
 @dataclass(frozen=True, slots=True)
 class IdSummary:
-    """What one pass over ids tells."""
+    """Summary of ids, from one pass."""
 
     proper: int
     improper: int  # null, or not of 16 bytes

@@ -19,24 +19,24 @@ from tidings.pipeline.stored_tables import StoredTable, clean_table
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class QualityCheck:
     name: str
     wrong: str  # an SQL condition: rows that are wrong
 
 
-CHECKS: dict[str, tuple[Check, ...]] = {
-    "samples": (Check("value is a number", "value IS NULL OR isnan(value)"),),
-    "runs": (Check("it ends after it starts", "ended_ms < started_ms"),),
+CHECKS: dict[str, tuple[QualityCheck, ...]] = {
+    "samples": (QualityCheck("value is a number", "value IS NULL OR isnan(value)"),),
+    "runs": (QualityCheck("it ends after it starts", "ended_ms < started_ms"),),
     "histories": (
-        Check("its range is in order", "first_ms > last_ms"),
-        Check("it was opened before it was stored", "opened_ms > stored_ms"),
-        Check("it has bits", "length(data) = 0 AND count > 0"),
+        QualityCheck("its range is in order", "first_ms > last_ms"),
+        QualityCheck("it was opened before it was stored", "opened_ms > stored_ms"),
+        QualityCheck("it has bits", "length(data) = 0 AND count > 0"),
     ),
-    "attachments": (Check("the peer has a name", "peer = ''"),),
+    "attachments": (QualityCheck("the peer has a name", "peer = ''"),),
     "messages": (
-        Check("an id has 16 bytes", f"length(id) != {SIZE}"),
-        Check("the time is the id's", "ms != cast(conv(hex(substring(id, 9, 6)), 16, 10) AS bigint)"),
-        Check("it has its size", "size < 0 OR length(message) = 0"),
+        QualityCheck("an id has 16 bytes", f"length(id) != {SIZE}"),
+        QualityCheck("the time is the id's", "ms != cast(conv(hex(substring(id, 9, 6)), 16, 10) AS bigint)"),
+        QualityCheck("it has its size", "size < 0 OR length(message) = 0"),
     ),
 }
 ROWS, UNIQUE, READABLE = "rows as its state says", "no copies", "inputs that were readable"

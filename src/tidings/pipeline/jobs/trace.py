@@ -273,7 +273,7 @@ def located(histories: StoredTable, spark: SparkSession) -> DataFrame:
 
 
 def recorded_changes(attachments: DataFrame) -> list[Any]:
-    """Attachments; of publishers, who come and go by the million, one for each broker and writer: that some were."""
+    """Attachments; of publishers, which come and go by the million, one for each broker and writer: that some were."""
     writer = f.regexp_extract("segment", WRITER, 1)
     publishers = f.col("kind") == AttachmentKind.PUBLISHER.value
     some = attachments.where(publishers).withColumn("_writer", writer).dropDuplicates(["broker", "_writer"])
@@ -281,7 +281,7 @@ def recorded_changes(attachments: DataFrame) -> list[Any]:
 
 
 def last_stored(filters: DataFrame) -> tuple[tuple[tuple[int, int, int], ...], set[tuple[int, str]]]:
-    """When each process of a broker last stored a filter, and the brokers' writers."""
+    """Times at which processes of brokers last stored a filter, and the brokers' writers."""
     writer = f.regexp_extract("segment", WRITER, 1).alias("writer")
     found = filters.groupBy("broker", "incarnation", writer).agg(f.max("stored_ms").alias("ms")).collect()
     last: dict[tuple[int, int], int] = {}
