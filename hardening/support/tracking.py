@@ -180,6 +180,8 @@ class World:
                     self.archive.store(broker, [entry])
                 case StoreAttachment(change):
                     self.changes[broker].append(change)
+                case StoreKeys(batch):
+                    self.archive.store_keys(broker, [batch])
                 case _:
                     assert_never(effect)
 

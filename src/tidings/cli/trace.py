@@ -1,6 +1,7 @@
 """`tidings trace`: shows the path of a message through the network."""
 
 import json
+from datetime import datetime
 from enum import Enum
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from rich.tree import Tree
 
 from tidings.cli import connecting
 from tidings.cli.json_text import found_json
+from tidings.cli.trace_keys import TIME_FORMATS, WantedKey, trace_key
 from tidings.client import Client
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
@@ -19,6 +21,7 @@ from tidings.tracking.draw.svg import to_svg
 from tidings.tracking.draw.text import heading, hop_line, notes, printable, to_dot, to_text
 from tidings.tracking.query.path import Hop, Path, WhyNot
 from tidings.tracking.query.path_json import to_dict
+from tidings.tracking.recording.key_notes import TRACE_CONTEXT
 
 
 class TraceForm(Enum):
@@ -32,8 +35,23 @@ def register(app: typer.Typer) -> None:
 @connecting.connects()
 def trace(
     message: Annotated[
-        str, typer.Argument(help="The message id: 32 hexadecimal digits, with or without the prefix ID:.")
-    ],
+        str,
+        typer.Argument(
+            help="The message id: 32 hexadecimal digits, with or without the prefix ID:. Or the trace id of its "
+            "traceparent (W3C)."
+        ),
+    ] = "",
+    key: Annotated[
+        str,
+        typer.Option(metavar="NAME=VALUE", help="The messages with this attribute instead ([tracking] keys)."),
+    ] = "",
+    since: Annotated[
+        datetime | None, typer.Option(formats=TIME_FORMATS, help="With --key: not older than this (UTC).")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(formats=TIME_FORMATS, help="With --key: not younger than this (UTC).")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, max=1000, help="With --key: messages at most, the newest.")] = 20,
     everywhere: Annotated[bool, typer.Option("--everywhere", help="Ask brokers outside the route too.")] = False,
     why: Annotated[
         str, typer.Option(metavar="SUBSCRIBER", help="Say why this subscriber has the message, or has it not.")
@@ -52,18 +70,40 @@ def trace(
     Numbers in parentheses: the probability that the statement is a false positive.
 
     Example: tidings trace 0000000700000001019a3f62547b0000 --why durable:audit:all
+
+    Example: tidings trace --key order_id=4711
     """
-    identifier, form = MessageId.parse(message), _form(as_json, dot, svg)
+    form = _form(as_json, dot, svg)
     client = access.client(reconnect=False)
+    if bool(key) == bool(message):
+        raise UsageError("E_TRACE_KEY", "give either a message id or --key NAME=VALUE")
+    if key:
+        if why or dot or svg or output is not None:
+            raise UsageError(
+                "E_TRACE_KEY", "--key excludes --why, --dot, --svg and --output: trace one of the messages"
+            )
+        wanted = WantedKey.parse(key, since, until, count)
+        raise typer.Exit(connecting.run(trace_key(client, wanted, everywhere, as_json=as_json)))
+    if since or until:
+        raise UsageError("E_TRACE_KEY", "--since and --until are for --key NAME=VALUE")
+    identifier = MessageId.parse(message)
     about = _properties(attributes) if attributes or destination else None
     if about is not None and not why:
         raise UsageError("E_TRACE_WHY", "--destination and --attributes are for --why SUBSCRIBER")
     asked = why if about is None else WhyNot(why, destination, about)
     path = connecting.run(_trace(client, identifier, everywhere, asked))
+    known = any(not hop.opaque and _claims(path, hop) for hop in path.hops)
+    if not known and not why and not (dot or svg):
+        wanted = WantedKey(TRACE_CONTEXT, str(identifier))
+        if (
+            connecting.run(trace_key(access.client(reconnect=False), wanted, everywhere, as_json=as_json, quiet=True))
+            == 0
+        ):
+            return
     if why and not path.reasons:
         typer.echo(f"no broker that could be asked knows a subscriber {why!r} of that time", err=True)
     show(path, form, output)
-    raise typer.Exit(0 if any(not hop.opaque and _claims(path, hop) for hop in path.hops) else 1)
+    raise typer.Exit(0 if known else 1)
 
 
 def _form(as_json: bool, dot: bool, svg: bool) -> TraceForm:

@@ -11,6 +11,7 @@ own serves all blocking clients of the process. In a forked process those of its
 
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from tidings.client.advertisements import Advertisement as AsyncAdvertisement
@@ -33,6 +34,7 @@ from tidings.model.event_type import EventType
 from tidings.model.message import PRIORITY_DEFAULT, Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
+from tidings.tracking.query.key_codec import FoundMessages
 from tidings.tracking.query.path import Path, WhyNot
 
 
@@ -283,6 +285,15 @@ class Client:
         The asynchronous `close` says more.
         """
         result_of(self._async.close(timeout))
+
+    def find_messages(
+        self, key: str, value: Value, *, since: datetime | None = None, until: datetime | None = None, count: int = 100
+    ) -> FoundMessages:
+        """The messages in which an attribute has this value, oldest first: the newest `count` (at most 1000).
+
+        The asynchronous `find_messages` says more.
+        """
+        return result_of(self._async.find_messages(key, value, since=since, until=until, count=count))
 
     def forget(self, durable: str, *, shared: bool = False, owner: str | None = None) -> None:
         """Delete a durable subscription of this client id (or a shared one of all clients) and its waiting messages.

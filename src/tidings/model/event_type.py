@@ -23,6 +23,7 @@ from tidings.model.message import check_property_name
 from tidings.model.values import Kind, Untyped, Value, reading
 
 LEVELS_MAX = 64  # of a hierarchy of types, the root counted
+TRACE_CONTEXT = ("traceparent", "tracestate")  # https://www.w3.org/TR/trace-context/: every event may carry it
 
 
 class AttributeType(StrEnum):
@@ -198,7 +199,7 @@ class TypeTree:
                 reason = f"attribute {attribute!r} of event type {name!r} is {kind}, not {given or 'a value'}"
                 problems.append(EventTypeError("E_EVENT_WRONG_TYPE", reason))
         for attribute in properties:
-            if attribute not in declared and not attribute.startswith("JMSX"):  # those belong to the header
+            if attribute not in declared and not attribute.startswith("JMSX") and attribute not in TRACE_CONTEXT:
                 reason = f"event type {name!r} has no attribute {attribute!r}"
                 problems.append(EventTypeError("E_EVENT_UNKNOWN", reason))
         return problems

@@ -20,6 +20,7 @@ from tidings.node.requests import (
     Browse,
     Commit,
     Drain,
+    FindMessages,
     Forget,
     Identify,
     Keep,
@@ -70,6 +71,8 @@ def decode_request(frame: FrameType, fields: dict[str, Value], session: int) -> 
                 owner = field(fields, "owner", str) if "owner" in fields else None
                 return Forget(receipt, durable, bool(field(fields, "shared", str)), field(fields, "look", bool), owner)
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
+        case FrameType.TRACE if "key" in fields:
+            return _find_messages(fields, receipt)
         case FrameType.TRACE:
             message, everywhere = MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool)
             about = (field(fields, name, str) for name in ("why", "destination", "attributes"))
@@ -129,6 +132,13 @@ def _queue_request(frame: FrameType, fields: dict[str, Value], receipt: int) -> 
     if frame is FrameType.MOVE:
         return Move(receipt, queue, field(fields, "target", str), tags)
     return Purge(receipt, queue, tags)
+
+
+def _find_messages(fields: dict[str, Value], receipt: int) -> FindMessages:
+    span = unsigned(fields, "first_ms", 48), unsigned(fields, "last_ms", 48) or 2**48 - 1
+    if "value" not in fields:
+        raise RemoteProtocolError("E_FRAME_FIELD", "a search for a key needs its value", fatal=False)
+    return FindMessages(receipt, field(fields, "key", str), fields["value"], *span, unsigned(fields, "count") or 100)
 
 
 def _retain(fields: dict[str, Value], receipt: int) -> Retain:
