@@ -23,7 +23,14 @@ from tidings.tracking.recording.history import (
     Mode,
     newest,
 )
-from tidings.tracking.recording.recorder import Effect, Recorder, StoreAttachment, StoreEntries, TrackingSettings
+from tidings.tracking.recording.recorder import (
+    Effect,
+    Recorder,
+    StoreAttachment,
+    StoreEntries,
+    StoreKeys,
+    TrackingSettings,
+)
 
 START_MS = 1_762_000_000_000
 
