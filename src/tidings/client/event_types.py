@@ -19,7 +19,7 @@ from tidings.client.bodies import Body
 from tidings.client.connection.answers import Receipt
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
-from tidings.model.event_type_json import attributes_of, types_from_json, types_to_json
+from tidings.model.event_type_json import event_type_of, types_from_json, types_to_json
 from tidings.model.event_type_topics import topic_of
 from tidings.model.values import Value
 from tidings.protocols.native.frames import FrameType, control, field
@@ -46,14 +46,16 @@ class EventTypes(ABC):
     ) -> None:
         """Make an event type known: its own attributes (bool, int, float, string or bytes) beside its parent's.
 
-        Adding a type that is known in the same form does nothing.
+        `float?` is an optional attribute, which events may leave out. Adding a type that is known in the same form, or
+        with more optional attributes, does nothing; with more optional attributes than before it gets these, also
+        while it is used.
         """
         if not isinstance(event_type, EventType):
             if attributes is not None and not isinstance(attributes, Mapping):
                 raise UsageError("E_ARGUMENT", f"attributes must be a mapping, not {type(attributes).__name__}")
             if parent is not None:
                 text("parent", parent)
-            event_type = EventType(text("event_type", event_type), parent, attributes_of(dict(attributes or {})))
+            event_type = event_type_of(text("event_type", event_type), parent, _kinds(attributes or {}))
         await self._about_types("add", types=types_to_json([event_type]))
 
     async def remove_type(self, name: str) -> None:
@@ -102,6 +104,10 @@ class EventTypes(ABC):
         fields: dict[str, Value] = {"operation": operation, "name": name, "types": types}
         answer = await self.exchange(partial(_frame, fields), done_code=done_code)
         return types_from_json(field(answer, "types", str) or "[]")
+
+
+def _kinds(attributes: Mapping[str, str]) -> dict[str, str]:
+    return {text("attribute", name): text(f"type of {name}", kind) for name, kind in attributes.items()}
 
 
 def _frame(fields: Mapping[str, Value], receipt: int) -> bytes:

@@ -36,6 +36,7 @@ from tidings.node.requests import (
     TypeDeskRequest,
     UnadvertiseType,
 )
+from tidings.routing.hermes.type_forms import evolved
 from tidings.routing.scheme import Then
 
 Chain = tuple[EventType, ...]
@@ -91,7 +92,9 @@ class EventTypeRequests:
         if tree is None or _path(_ancestors(tree, path[-1])) != path[:-1]:
             named = f"event type {path[-1]!r}" if path else f"topic {decoded.destination.name!r}"
             raise UsageError("E_TYPE_UNADVERTISED", f"{named} is not advertised on this connection: advertise it first")
-        if self._book.chain(path[-1]) != tuple(tree):
+        if evolved(self._book.chain(path[-1]), tuple(tree)):
+            tree = client.advertised[path[-1]] = TypeTree(self._book.chain(path[-1]))
+        else:
             reason = f"event type {path[-1]!r} was removed, and perhaps added in another form: advertise it again"
             raise EventTypeError("E_TYPE_REDEFINED", reason)
         problems = tree.check(path[-1], decoded.properties)
@@ -127,11 +130,14 @@ class EventTypeRequests:
         client.advertised.clear()
 
     def settle(self) -> None:
-        """The end of a turn: events of a type that has another form now are looked at again one by one (`check`)."""
+        """The end of a turn: the plane learns of types that have more attributes now; events of a type that has any
+        other form are looked at again one by one (`check`)."""
         for name in self._book.take_changed():
             chain = self._book.chain(name)
             for client in tuple(self._publishers.get(name, ())):
-                if tuple(tree := client.advertised[name]) != chain:
+                if evolved(chain, tuple(tree := client.advertised[name])):
+                    self._let_through(client, name, TypeTree(chain))
+                else:
                     self._stop(client, name, tree)
 
     # --- one request each -----------------------------------------------------------------------------------------
@@ -214,11 +220,18 @@ class EventTypeRequests:
         if not client.gone and wrong is None:
             if (former := client.advertised.get(name)) is not None:
                 self._stop(client, name, former)
-            client.advertised[name] = tree = TypeTree(chain)
-            self._publishers.setdefault(name, set()).add(client)
-            declared = [(one, KINDS.index(kind), False) for one, kind in tree.attributes(name).items()]
-            self._plane.advertise_event(client.number, topic_of(_path(chain)), name, declared)
+            self._let_through(client, name, TypeTree(chain))
         return wrong
+
+    def _let_through(self, client: Connection, name: str, tree: TypeTree) -> None:
+        """The plane knows from now on what events of this type have."""
+        client.advertised[name] = tree
+        self._publishers.setdefault(name, set()).add(client)
+        optional = tree.optional(name)
+        declared = [(one, KINDS.index(kind), one in optional) for one, kind in tree.attributes(name).items()]
+        self._plane.advertise_event(
+            client.number, topic_of(_path((*_ancestors(tree, name), tree[name]))), name, declared
+        )
 
     def _stop(self, client: Connection, name: str, tree: TypeTree) -> None:
         """The plane lets no events of a type through any more."""
