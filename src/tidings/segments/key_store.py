@@ -108,7 +108,7 @@ class KeyStore:
             raise
 
     def find(self, broker: int, query: KeyQuery) -> KeyAnswer:
-        """What is stored for a query; `since_ms`: from when it is complete."""
+        """Returns the messages that are stored; they are complete from `since_ms` on."""
         ids, more = np.empty((0, 16), np.uint8), False
         for file in reversed(self._files):
             if any(batch.matches(query) for batch in file.batches):

@@ -6,13 +6,20 @@
 As with traces, a broker that does not answer is asked once more, and then named as one that could not be asked.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tidings.errors import CodecError, LimitError, SecurityError, UsageError
 from tidings.node.clients.session import Connection
 from tidings.node.requests import Done, Failed, FindMessages
+from tidings.node.tracing.searches import (
+    EVERYWHERE,
+    OWN_PATIENCE_MS,
+    PATIENCE_MS,
+    SEARCHES_MAX,
+    TICK_MS_MAX,
+    Post,
+)
 from tidings.tracking.query.key_codec import (
     MESSAGES_MAX,
     NAME_BYTES_MAX,
@@ -24,22 +31,6 @@ from tidings.tracking.query.key_codec import (
     to_json,
 )
 from tidings.tracking.recording.key_notes import KeyAnswer, KeyQuery, query_hashes
-
-SEARCHES_MAX = 1000
-PATIENCE_MS = 2000  # for an answer; then it is asked for once more
-OWN_PATIENCE_MS = 30_000  # with our own records: a busy disk, not a lost letter
-TICK_MS_MAX = 1000  # what lies further apart is a clock that was set
-EVERYWHERE = ">"  # permission to trace is for all messages
-
-
-class Post(Protocol):
-    """Sends datagrams to other brokers."""
-
-    def topology(self) -> Mapping[int, Collection[int]]:
-        """Brokers that can be reached, with their links where these are known."""
-
-    def post(self, broker: int, letter: bytes) -> bool:
-        """False: there is no way there."""
 
 
 @dataclass(slots=True)

@@ -71,12 +71,8 @@ def decode_request(frame: FrameType, fields: dict[str, Value], session: int) -> 
                 owner = field(fields, "owner", str) if "owner" in fields else None
                 return Forget(receipt, durable, bool(field(fields, "shared", str)), field(fields, "look", bool), owner)
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
-        case FrameType.TRACE if "key" in fields:
-            return _find_messages(fields, receipt)
         case FrameType.TRACE:
-            message, everywhere = MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool)
-            about = (field(fields, name, str) for name in ("why", "destination", "attributes"))
-            return Trace(receipt, message, everywhere, *about)
+            return _find_messages(fields, receipt) if "key" in fields else _trace(fields, receipt)
         case FrameType.INSPECT:
             part, containing = field(fields, "part", str) or "overview", field(fields, "containing", str)
             return Inspect(receipt, part, unsigned(fields, "offset"), unsigned(fields, "count"), containing)
@@ -132,6 +128,12 @@ def _queue_request(frame: FrameType, fields: dict[str, Value], receipt: int) -> 
     if frame is FrameType.MOVE:
         return Move(receipt, queue, field(fields, "target", str), tags)
     return Purge(receipt, queue, tags)
+
+
+def _trace(fields: dict[str, Value], receipt: int) -> Trace:
+    message, everywhere = MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool)
+    about = (field(fields, name, str) for name in ("why", "destination", "attributes"))
+    return Trace(receipt, message, everywhere, *about)
 
 
 def _find_messages(fields: dict[str, Value], receipt: int) -> FindMessages:

@@ -77,8 +77,8 @@ class KeyAnswer:
 
 def key_hash(name: str, value: Value) -> int:
     """The same for values that are equal for selectors; of a `traceparent`, or the trace id in it, that id counts."""
-    if name == TRACE_CONTEXT and isinstance(value, str):
-        return _of_bytes("s", (_trace_id(value) or value).encode())
+    if name == TRACE_CONTEXT and isinstance(value, str) and (trace_id := _trace_id(value)):
+        return _of_bytes("s", trace_id.encode())
     if type(value) is Untyped and (read := reading(value)) is not None:
         value = read
     if isinstance(value, bool):
@@ -143,7 +143,7 @@ def answered(broker: int, query: KeyQuery, ids: IdArray, *, more: bool = False, 
 
 
 def fpp(entries: int) -> float:
-    """The probability that a search among so many notes names a message that has another value."""
+    """The probability that a search among this number of notes names a message that has another value."""
     return entries / (_MASK + 1)
 
 

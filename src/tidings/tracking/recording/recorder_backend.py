@@ -66,7 +66,7 @@ class RecorderBackend(Protocol):
         """Subscribers that may have been given it long after its time: it is a straggler in their filters."""
 
     def take_keys(self) -> list[KeyBatch]:
-        """What was noted of messages with certain attributes since the last call."""
+        """Takes what was noted of messages with certain attributes since the last call."""
 
 
 class PlainBackend:

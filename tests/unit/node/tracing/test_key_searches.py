@@ -11,7 +11,8 @@ from tidings.errors import CodecError, LimitError, UsageError
 from tidings.model.message_id import MessageId
 from tidings.node.clients.session import Connection
 from tidings.node.requests import Done, Failed, FindMessages
-from tidings.node.tracing.key_searches import SEARCHES_MAX, KeySearches
+from tidings.node.tracing.key_searches import KeySearches
+from tidings.node.tracing.searches import SEARCHES_MAX
 from tidings.sim.broker import Everyone
 from tidings.tracking.query.key_codec import FoundMessages, KeyAnswered, KeyQuestion, decode, encode, from_json
 from tidings.tracking.recording.key_notes import KeyAnswer, KeyQuery

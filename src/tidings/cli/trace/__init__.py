@@ -13,7 +13,7 @@ from rich.tree import Tree
 
 from tidings.cli import connecting
 from tidings.cli.json_text import found_json
-from tidings.cli.trace_keys import TIME_FORMATS, WantedKey, trace_key
+from tidings.cli.trace.keys import TIME_FORMATS, WantedKey, trace_key
 from tidings.client import Client
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
@@ -32,30 +32,32 @@ def register(app: typer.Typer) -> None:
     app.command()(trace)
 
 
+Id = Annotated[
+    str,
+    typer.Argument(
+        help="The message id: 32 hexadecimal digits, with or without the prefix ID:. Or the trace id of its "
+        "traceparent (W3C)."
+    ),
+]
+Key = Annotated[
+    str, typer.Option(metavar="NAME=VALUE", help="The messages with this attribute instead ([tracking] keys).")
+]
+Since = Annotated[datetime | None, typer.Option(formats=TIME_FORMATS, help="With --key: not older than this (UTC).")]
+Until = Annotated[datetime | None, typer.Option(formats=TIME_FORMATS, help="With --key: not younger than this (UTC).")]
+Count = Annotated[int, typer.Option(min=1, max=1000, help="With --key: messages at most, the newest.")]
+Everywhere = Annotated[bool, typer.Option("--everywhere", help="Ask brokers outside the route too.")]
+Why = Annotated[str, typer.Option(metavar="SUBSCRIBER", help="Say why this subscriber has the message, or has it not.")]
+
+
 @connecting.connects()
 def trace(
-    message: Annotated[
-        str,
-        typer.Argument(
-            help="The message id: 32 hexadecimal digits, with or without the prefix ID:. Or the trace id of its "
-            "traceparent (W3C)."
-        ),
-    ] = "",
-    key: Annotated[
-        str,
-        typer.Option(metavar="NAME=VALUE", help="The messages with this attribute instead ([tracking] keys)."),
-    ] = "",
-    since: Annotated[
-        datetime | None, typer.Option(formats=TIME_FORMATS, help="With --key: not older than this (UTC).")
-    ] = None,
-    until: Annotated[
-        datetime | None, typer.Option(formats=TIME_FORMATS, help="With --key: not younger than this (UTC).")
-    ] = None,
-    count: Annotated[int, typer.Option(min=1, max=1000, help="With --key: messages at most, the newest.")] = 20,
-    everywhere: Annotated[bool, typer.Option("--everywhere", help="Ask brokers outside the route too.")] = False,
-    why: Annotated[
-        str, typer.Option(metavar="SUBSCRIBER", help="Say why this subscriber has the message, or has it not.")
-    ] = "",
+    message: Id = "",
+    key: Key = "",
+    since: Since = None,
+    until: Until = None,
+    count: Count = 20,
+    everywhere: Everywhere = False,
+    why: Why = "",
     destination: Annotated[str, typer.Option(help="With --why: where the message was sent to.")] = "",
     attributes: Annotated[str, typer.Option(help="With --why: its properties, a JSON object.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -74,36 +76,35 @@ def trace(
     Example: tidings trace --key order_id=4711
     """
     form = _form(as_json, dot, svg)
-    client = access.client(reconnect=False)
     if bool(key) == bool(message):
         raise UsageError("E_TRACE_KEY", "give either a message id or --key NAME=VALUE")
-    if key:
-        if why or dot or svg or output is not None:
-            raise UsageError(
-                "E_TRACE_KEY", "--key excludes --why, --dot, --svg and --output: trace one of the messages"
-            )
-        wanted = WantedKey.parse(key, since, until, count)
-        raise typer.Exit(connecting.run(trace_key(client, wanted, everywhere, as_json=as_json)))
-    if since or until:
+    if key and (why or dot or svg or output is not None):
+        raise UsageError("E_TRACE_KEY", "--key excludes --why, --dot, --svg and --output: trace one of the messages")
+    if (since or until) and not key:
         raise UsageError("E_TRACE_KEY", "--since and --until are for --key NAME=VALUE")
-    identifier = MessageId.parse(message)
-    about = _properties(attributes) if attributes or destination else None
-    if about is not None and not why:
-        raise UsageError("E_TRACE_WHY", "--destination and --attributes are for --why SUBSCRIBER")
-    asked = why if about is None else WhyNot(why, destination, about)
-    path = connecting.run(_trace(client, identifier, everywhere, asked))
+    if key:
+        wanted = WantedKey.parse(key, since, until, count)
+        client = access.client(reconnect=False)
+        raise typer.Exit(connecting.run(trace_key(client, wanted, everywhere, as_json=as_json)))
+    identifier, asked = MessageId.parse(message), _asked(why, destination, attributes)
+    path = connecting.run(_trace(access.client(reconnect=False), identifier, everywhere, asked))
     known = any(not hop.opaque and _claims(path, hop) for hop in path.hops)
-    if not known and not why and not (dot or svg):
-        wanted = WantedKey(TRACE_CONTEXT, str(identifier))
-        if (
-            connecting.run(trace_key(access.client(reconnect=False), wanted, everywhere, as_json=as_json, quiet=True))
-            == 0
-        ):
+    if not known and not why and form in (TraceForm.TREE, TraceForm.JSON) and output is None:
+        client, wanted = access.client(reconnect=False), WantedKey(TRACE_CONTEXT, str(identifier))
+        if not connecting.run(trace_key(client, wanted, everywhere, as_json=as_json, quiet=True)):
             return
     if why and not path.reasons:
         typer.echo(f"no broker that could be asked knows a subscriber {why!r} of that time", err=True)
     show(path, form, output)
     raise typer.Exit(0 if known else 1)
+
+
+def _asked(why: str, destination: str, attributes: str) -> str | WhyNot:
+    if not (destination or attributes):
+        return why
+    if not why:
+        raise UsageError("E_TRACE_WHY", "--destination and --attributes are for --why SUBSCRIBER")
+    return WhyNot(why, destination, _properties(attributes))
 
 
 def _form(as_json: bool, dot: bool, svg: bool) -> TraceForm:

@@ -59,7 +59,7 @@ async def trace_key(
 
 
 def remarks(found: FoundMessages, wanted: WantedKey) -> list[str]:
-    """What is missing, or may be.
+    """Lists what is missing, or may be.
 
     >>> remarks(FoundMessages(unrecorded=(2,)), WantedKey("order_id", "4711"))
     ["found no message with order_id = 4711\\nnot recorded at broker 2: add 'order_id' to [tracking] keys there"]
