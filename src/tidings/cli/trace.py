@@ -18,7 +18,7 @@ from tidings.client import Client
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
 from tidings.tracking.draw.svg import to_svg
-from tidings.tracking.draw.text import heading, hop_line, notes, printable, to_dot, to_text
+from tidings.tracking.draw.text import heading, hop_line, notes, subscriber_line, to_dot, to_text
 from tidings.tracking.moments import utc
 from tidings.tracking.query.key_codec import FoundMessages
 from tidings.tracking.query.key_codec import to_dict as found_to_dict
@@ -87,6 +87,7 @@ def trace(
     why: Why = "",
     destination: Annotated[str, typer.Option(help="With --why: where the message was sent to.")] = "",
     attributes: Annotated[str, typer.Option(help="With --why: its properties, a JSON object.")] = "",
+    times: Annotated[bool, typer.Option("--times", help="Show within which time each step was recorded.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     dot: Annotated[bool, typer.Option("--dot", help="Write Graphviz DOT.")] = False,
     svg: Annotated[bool, typer.Option("--svg", help="Write an SVG picture.")] = False,
@@ -122,7 +123,7 @@ def trace(
             return
     if why and not path.reasons:
         typer.echo(f"no broker that could be asked knows a subscriber {why!r} of that time", err=True)
-    show(path, form, output)
+    show(path, form, output, times=times)
     raise typer.Exit(0 if known else 1)
 
 
@@ -203,7 +204,7 @@ def remarks(found: FoundMessages, wanted: WantedKey) -> list[str]:
     return ["\n".join(lines)]
 
 
-def show(path: Path, form: TraceForm, output: FilePath | None = None) -> None:
+def show(path: Path, form: TraceForm, output: FilePath | None = None, *, times: bool = False) -> None:
     match form:
         case TraceForm.JSON:
             text = found_json(to_dict(path)) + "\n"
@@ -212,28 +213,28 @@ def show(path: Path, form: TraceForm, output: FilePath | None = None) -> None:
         case TraceForm.SVG:
             text = to_svg(path)
         case TraceForm.TREE:
-            text = to_text(path) + "\n"
+            text = to_text(path, times=times) + "\n"
     if output is not None:
         output.write_text(text)
     elif form is TraceForm.TREE and (console := Console()).is_terminal:  # elsewhere lines are not to be wrapped
-        console.print(as_tree(path))
+        console.print(as_tree(path, times=times))
     else:
         typer.echo(text, nl=False)
 
 
-def as_tree(path: Path) -> Group:
+def as_tree(path: Path, *, times: bool = False) -> Group:
     """The path as a tree for a terminal, with the content of `to_text`."""
     trees: list[RenderableType] = [Text(line) for line in heading(path)]
     branches: dict[int, Tree] = {}
     for hop in path.hops:
-        line = Text(hop_line(hop, path), style=_style(hop))
+        line = Text(hop_line(hop, path, times=times), style=_style(hop))
         if hop.sender is None:
             branches[hop.broker] = Tree(line)
             trees.append(branches[hop.broker])
         else:
             branches[hop.broker] = branches[hop.sender].add(line)
         for one in hop.subscribers:
-            branches[hop.broker].add(Text(f"▸ {printable(one.peer)} ({one.probability:.2g})", style="green"))
+            branches[hop.broker].add(Text(subscriber_line(one, path, times=times), style="green"))
     return Group(*trees, *(Text(line, style="red") for line in notes(path)))
 
 

@@ -1,7 +1,8 @@
 """A reconstructed path as Jaeger's query API answers it, which Grafana reads too: a span for each broker and delivery.
 
-Histories tell which way a message went, not how long each step took: all spans begin at the message's own time, and
-last a microsecond, the shortest that viewers show. The trace id is the message id, or the one in the `traceparent`
+Histories tell which way a message went, and of each step the time within which it was recorded: that is what a span
+shows, with the tag `bounds`. Where no record tells it, a span begins at the message's own time, and lasts a
+microsecond, the shortest that viewers show. The trace id is the message id, or the one in the `traceparent`
 that several messages have.
 
 >>> from tidings.model.message_id import MessageId
@@ -18,6 +19,7 @@ from typing import Any, TypeAlias
 from tidings.model.message_id import MessageId
 from tidings.tracking.draw.text import notes, printable
 from tidings.tracking.query.path import Hop, Path
+from tidings.tracking.recording.history import Span
 
 DURATION_US = 1
 Tag: TypeAlias = float | bool | str
@@ -56,25 +58,35 @@ def _spans(path: Path, hop: Hop, trace: str, number: int) -> list[dict[str, Any]
     name = _number(hop.broker, number, 0)
     parent = None if hop.sender is None else _number(hop.sender, number, 0)
     about_span = trace, path.message, hop.broker
-    made = [_span(*about_span, name, parent, "publish" if entered else "route", tags)]
+    made = [_span(*about_span, name, parent, "publish" if entered else "route", tags, hop.between)]
     for place, one in enumerate(hop.subscribers, start=1):
         about: dict[str, Tag] = {"subscriber": one.peer, "false_positive_probability": one.probability}
         what = f"deliver to {printable(one.peer)}"
-        made.append(_span(*about_span, _number(hop.broker, number, place), name, what, about))
+        made.append(_span(*about_span, _number(hop.broker, number, place), name, what, about, one.between))
     return made
 
 
 def _span(
-    trace: str, message: MessageId, broker: int, name: str, parent: str | None, operation: str, tags: dict[str, Tag]
+    trace: str,
+    message: MessageId,
+    broker: int,
+    name: str,
+    parent: str | None,
+    operation: str,
+    tags: dict[str, Tag],
+    between: Span | None,
 ) -> dict[str, Any]:
+    first_ms, last_ms = between or (message.ms, message.ms)
+    start_ms = max(first_ms, message.ms)  # nothing happens to a message before it is made, or viewers would be puzzled
+    tags = tags | ({} if between is None else {"bounds": "the step happened within this span, by the broker's clock"})
     above = {"refType": "CHILD_OF", "traceID": trace, "spanID": parent}
     return {
         "traceID": trace,
         "spanID": name,
         "operationName": operation,
         "references": [] if parent is None else [above],
-        "startTime": message.ms * 1000,
-        "duration": DURATION_US,
+        "startTime": start_ms * 1000,
+        "duration": max((last_ms - start_ms) * 1000, DURATION_US),
         "tags": [{"key": key, "type": _type(value), "value": value} for key, value in tags.items()],
         "logs": [],
         "processID": f"p{broker}",

@@ -115,6 +115,7 @@ class Statement:
 
     peer: str
     probability: float
+    between: Span | None = field(default=None, compare=False)  # when, by the broker's clock, as far as records tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ class TraceAnswer:
     publisher: str = ""  # of messages that name this broker: who their publisher was (`publishers`); empty: not known
     reasons: tuple[TraceReason, ...] = ()  # about the subscriber that was asked about
     moved: bool = False  # of messages that name this broker: perhaps sent again at another one (`may_have_moved`)
+    between: Span | None = field(default=None, compare=False)  # when it passed, by this broker's clock
 
 
 def keys_of(kind: HistoryKind, message: MessageId, peer: str = "") -> tuple[Key, ...]:
@@ -146,12 +148,15 @@ class RecordFinding:
     held: bool
     probability: float
     filters: int
+    between: Span | None = None  # when it was recorded: in the time of the filters that hold it
 
     @classmethod
     def of(cls, *parts: "RecordFinding") -> "RecordFinding":
         """Of several histories together."""
         probability = efpp(part.probability for part in parts)
-        return cls(any(part.held for part in parts), probability, sum(part.filters for part in parts))
+        spans = [part.between for part in parts if part.between is not None]
+        between = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+        return cls(any(part.held for part in parts), probability, sum(part.filters for part in parts), between)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,7 @@ class Inquiry:
     why: str = ""  # the subscriber of whom it is asked why it has the message, or has it not
     attached: tuple[Span, ...] = ()  # when that one was attached
     moved: bool = False
+    asked_ms: int = 0  # by this broker's clock
 
 
 class Recorder:
@@ -277,7 +283,8 @@ class Recorder:
         spans = tuple(self.attachments.spans(AttachmentKind.SUBSCRIBER, why)) if why else ()
         moved = message.broker == self.broker and self.attachments.may_have_moved(message.publisher)
         since_ms = self.attachments.since_ms
-        return Inquiry(message, neighbours, subscribers, current, since_ms, publisher, why, spans, moved)
+        now_ms = self._now_ms
+        return Inquiry(message, neighbours, subscribers, current, since_ms, publisher, why, spans, moved, now_ms)
 
     def resolve(self, inquiry: Inquiry, archive: Archive) -> TraceAnswer:
         """Looks at nothing that changes while the broker runs."""
@@ -319,7 +326,7 @@ class Recorder:
             finding = self._find(HistoryKind.DELIVER, peer, inquiry, archive)
             filters += finding.filters
             if finding.held:
-                subscribers.append(Statement(peer, finding.probability))
+                subscribers.append(Statement(peer, finding.probability, finding.between))
         incomplete = self._incomplete(inquiry, archive)  # asked last: what is missing may have shown only now
         return TraceAnswer(
             self.broker,
@@ -332,6 +339,7 @@ class Recorder:
             incomplete,
             entered.held,
             publisher,
+            between=found.between,
         )
 
     def look_up(self, asked: Inquiry | KeyQuery, archive: RecordArchive) -> TraceAnswer | KeyAnswer:
@@ -364,13 +372,19 @@ class Recorder:
     def _find_one(self, key: Key, inquiry: Inquiry, archive: Archive) -> RecordFinding:
         one, current = bytes(inquiry.message), inquiry.current.get(key)
         held, fpps = current is not None and current.held, [] if current is None else [current.fpp]
+        made_ms = self._around(inquiry.message)[0]
+        spans: list[Span] = [(made_ms, inquiry.asked_ms)] if held else []
         for entry in archive.matching(self.broker, key, inquiry.message.ms):
             growing = current is not None and entry.sequence == current.sequence
             if not (growing and entry.incarnation == self._incarnation):  # else a copy of what is in memory
                 opened = entry.opened()
-                held = held or bool(opened.contains(one)[0])
+                if opened.contains(one)[0]:
+                    held = True
+                    spans.append((max(made_ms, entry.opened_ms), entry.stored_ms))
                 fpps.append(opened.fpp())
-        return RecordFinding(held, efpp(fpps), len(fpps))
+        times = [(first, last) for first, last in spans if first <= last]  # else a clock was set meanwhile
+        between = (min(first for first, _ in times), max(last for _, last in times)) if times else None
+        return RecordFinding(held, efpp(fpps), len(fpps), between)
 
     def _incomplete(self, inquiry: Inquiry, archive: Archive) -> bool:
         """Reports whether records of this time may be missing."""
