@@ -29,7 +29,7 @@ def add(
     attribute: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Its own attributes, name:type; bool, int, float, string or bytes; with ? after it if optional."
+            help="Its own attributes, name:type; bool, int, float, string, bytes or time; with ? after it if optional."
         ),
     ] = None,
     parent: Annotated[str, typer.Option(help="The type whose attributes it inherits.")] = "",

@@ -263,7 +263,7 @@ class Client:
     def add_type(
         self, event_type: str | EventType, attributes: Mapping[str, str] | None = None, *, parent: str | None = None
     ) -> None:
-        """Make an event type known: its own attributes (bool, int, float, string or bytes) beside its parent's.
+        """Make an event type known: its own attributes (bool, int, float, string, bytes, time) beside its parent's.
 
         The asynchronous `add_type` says more.
         """
@@ -349,9 +349,12 @@ class Client:
         return Receipt(got.message_id, got.confirmation)
 
     def publish_event(
-        self, name: str, properties: Mapping[str, Value] | None = None, body: Body = b"", **options: Any
+        self, name: str, properties: Mapping[str, Value | datetime] | None = None, body: Body = b"", **options: Any
     ) -> "Receipt":
-        """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type."""
+        """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type.
+
+        The asynchronous `publish_event` says more.
+        """
         got = result_of(self._async.publish_event(name, properties, body, **options))
         return Receipt(got.message_id, got.confirmation)
 

@@ -32,6 +32,7 @@ class AttributeType(StrEnum):
     FLOAT = "float"  # an int will do: 1 and 1.0 are the same value
     STRING = "string"
     BYTES = "bytes"
+    TIME = "time"  # whole milliseconds since 1970 UTC
 
     @property
     def kind(self) -> Kind:
@@ -45,6 +46,7 @@ _KINDS = {
     AttributeType.FLOAT: Kind.NUMBER,
     AttributeType.STRING: Kind.STRING,
     AttributeType.BYTES: Kind.BYTES,
+    AttributeType.TIME: Kind.NUMBER,
 }
 _TYPES: dict[type, AttributeType] = {
     bool: AttributeType.BOOL,
@@ -262,7 +264,7 @@ def _type_of(value: Value, wanted: AttributeType) -> AttributeType | None:
 
 
 def _fits(given: AttributeType | None, wanted: AttributeType) -> bool:
-    return given is wanted or (given is AttributeType.INT and wanted is AttributeType.FLOAT)
+    return given is wanted or (given is AttributeType.INT and wanted in (AttributeType.FLOAT, AttributeType.TIME))
 
 
 def _parents_first(types: list[EventType]) -> Iterator[EventType]:

@@ -1,5 +1,6 @@
 """Event types at a broker that stands alone: the calls of the Hermes paper's Figure 3, with all that undoes them."""
 
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -314,5 +315,36 @@ def test_an_attribute_is_written_with_a_question_mark_if_it_is_optional() -> Non
                     await client.add_type("Trade", {"price": kind})
             with pytest.raises(EventTypeError, match="E_TYPE_ATTRIBUTE"):
                 EventType("Trade", None, {}, frozenset({"fee"}))
+
+    run(check())
+
+
+def test_times_are_moments_in_programs_and_in_selectors() -> None:
+    async def check() -> None:
+        async with local_broker() as local, connect(local.url) as client:
+            await client.add_type("Job", {"at": "time", "until": "time?"})
+            november = await client.subscribe(type="Job", selector="at >= '2025-11-01' AND at < '2025-12-01T00:00:00Z'")
+            late = await client.subscribe(type="Job", selector="at IN ('2025-11-02T00:00:00+01:00') OR until > 5")
+            await client.advertise_type("Job")
+            moments = [datetime(2025, month, 2, 0, 0, tzinfo=timezone(timedelta(hours=1))) for month in (10, 11, 12)]
+            for moment in moments:
+                await client.publish_event("Job", {"at": moment}, persistent=moment.month == 11)
+            await client.publish_event("Job", {"at": 0, "until": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)})
+            got = await november.receive(30)
+            assert got is not None
+            assert got.properties["at"] == moments[1].timestamp() * 1000
+            assert [one and one.properties["at"] for one in (await late.receive(30), await late.receive(30))] == [
+                moments[1].timestamp() * 1000,
+                0,
+            ]
+            assert november.receive_nowait() is None
+            for wrong in ("tomorrow", 1.5, True, b"now"):
+                with pytest.raises(EventTypeError, match="E_EVENT_WRONG_TYPE"):
+                    await client.publish_event("Job", {"at": wrong})
+            with pytest.raises(UsageError, match="E_ARGUMENT: at must be a datetime with a time zone"):
+                await client.publish_event("Job", {"at": datetime(2025, 1, 1)})  # noqa: DTZ001
+            for selector, code in (("at > 'soon'", "E_SELECTOR_TIME"), ("at = TRUE", "E_SELECTOR_KIND")):
+                with pytest.raises(TidingsError, match=code):
+                    await client.subscribe(type="Job", selector=selector)
 
     run(check())

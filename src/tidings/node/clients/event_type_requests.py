@@ -19,6 +19,8 @@ from tidings.model.event_type_topics import path_of, pattern_of, topic_of
 from tidings.model.message import reserved
 from tidings.model.selector import Selector
 from tidings.model.selector.kinds import check_kinds
+from tidings.model.selector.printer import to_text
+from tidings.model.selector.times import with_times
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.event_type_registry import EventTypeRegistry
 from tidings.node.clients.session import Connection
@@ -79,8 +81,8 @@ class EventTypeRequests:
             raise UsageError("E_SUBSCRIBE_TYPE", "a subscription has a destination or an event type, not both")
 
         def known(chain: Chain) -> None:
-            _check_selector(chain, request.selector)
-            then(replace(request, destination=pattern_of(_path(chain)), type=""))
+            selector = _selector(chain, request.selector)
+            then(replace(request, destination=pattern_of(_path(chain)), type="", selector=selector))
 
         self._known(client, request.receipt, request.type, known)
 
@@ -228,7 +230,7 @@ class EventTypeRequests:
         client.advertised[name] = tree
         self._publishers.setdefault(name, set()).add(client)
         optional = tree.optional(name)
-        declared = [(one, KINDS.index(kind), one in optional) for one, kind in tree.attributes(name).items()]
+        declared = [(one, _number(kind), one in optional) for one, kind in tree.attributes(name).items()]
         self._plane.advertise_event(
             client.number, topic_of(_path((*_ancestors(tree, name), tree[name]))), name, declared
         )
@@ -282,6 +284,11 @@ class EventTypeRequests:
         return any(client.principal.may(operation, topic_of(_path(chain))) for operation in OPERATIONS)
 
 
+def _number(kind: AttributeType) -> int:
+    """The plane's number of a type; to it times are whole numbers."""
+    return KINDS.index(AttributeType.INT if kind is AttributeType.TIME else kind)
+
+
 def _ancestors(tree: TypeTree, name: str) -> Chain:
     """The root first."""
     return tuple(tree[one] for one in reversed(tree.ancestors(name)))
@@ -303,11 +310,15 @@ def _check_depth(chain: Chain) -> None:
         raise EventTypeError("E_TYPE_DEPTH", reason)
 
 
-def _check_selector(chain: Chain, text: str) -> None:
-    """A filter asks only for attributes that every event of the type has, and compares each with values of its kind."""
+def _selector(chain: Chain, text: str) -> str:
+    """A filter asks only for attributes that events of the type have, and compares each with values of its kind; text
+    that is compared with a time becomes the number that it stands for."""
     declared = TypeTree(chain).attributes(chain[-1].name)
     selector = Selector(text)
     for name in sorted(selector.identifiers):
         if name not in declared and not reserved(name):
             raise EventTypeError("E_EVENT_UNKNOWN", f"event type {chain[-1].name!r} has no attribute {name!r}")
-    check_kinds(selector.tree, {name: type.kind for name, type in declared.items()})
+    times = {name for name, type in declared.items() if type is AttributeType.TIME}
+    tree = with_times(selector.tree, times) if times else selector.tree
+    check_kinds(tree, {name: type.kind for name, type in declared.items()})
+    return text if tree == selector.tree else to_text(tree)
