@@ -230,7 +230,7 @@ class Node:
         elif isinstance(request, FindMessages):
             self.tracking.key_searches.start(now_ms, client, request)
         elif isinstance(request, Retain | ReadRetained | Release):
-            self.retaining.carry_out(client, request)
+            self.retaining.carry_out(now_ms, client, request)
         elif isinstance(request, Keep):
             self.records.keep(client, request)
         elif isinstance(request, Recall):
