@@ -224,13 +224,13 @@ def test_the_columns_of_an_event_type_are_known(
     spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str
 ) -> None:
     client.add_type("Trade", {"price": "float", "lots": "int"})
-    client.add_type("Sale", {"buyer": "string"}, parent="Trade")
+    client.add_type("Sale", {"buyer": "string", "at": "time"}, parent="Trade")
     client.retain(name, "@type.Trade.>")
     client.advertise_type("Sale")
-    client.publish_event("Sale", {"price": 7.5, "lots": 2, "buyer": "me"}, b"", persistent=True)
+    client.publish_event("Sale", {"price": 7.5, "lots": 2, "buyer": "me", "at": 1500}, b"", persistent=True)
     rows = read(spark, broker, name, eventType="Sale").load()
-    assert rows.columns == ["id", "offset", "ts", "destination", "price", "lots", "buyer"]
-    (row,) = rows.where("price > 7 AND lots = 2").collect()
+    assert rows.columns == ["id", "offset", "ts", "destination", "price", "lots", "buyer", "at"]
+    (row,) = rows.where("price > 7 AND lots = 2 AND at = timestamp'1970-01-01 00:00:01.5Z'").collect()
     assert (row.price, row.lots, row.buyer, row.destination) == (7.5, 2, "me", "@type.Trade.Sale.event")
     with pytest.raises((AnalysisException, PySparkException), match="E_TYPE_UNKNOWN"):
         read(spark, broker, name, eventType="Nothing").load()

@@ -47,5 +47,7 @@ def _spark(kind: AttributeType) -> t.DataType:
             return t.StringType()
         case AttributeType.BYTES:
             return t.BinaryType()
+        case AttributeType.TIME:
+            return t.TimestampType()
         case _:
             assert_never(kind)
