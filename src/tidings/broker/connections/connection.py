@@ -294,8 +294,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self.writable and not self.closing and silent_ms >= self.beat_ms - BEAT_EARLY_MS and self.ping_due(now)
 
     def ping_due(self, now: int) -> bool:
-        """False just after another one: there are clients of STOMP that take several line ends at once for the beginning
-        of a frame, and hear no heartbeat any more."""
+        """False just after another one: some clients of STOMP take several line ends at once for the beginning of a
+        frame, and hear no heartbeat any more."""
         if now - self._pinged_ms < BEAT_EARLY_MS:
             return False
         self._pinged_ms = now
