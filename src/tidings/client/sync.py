@@ -142,6 +142,13 @@ class Transaction:
         got = result_of(self._async.publish(destination, properties, body, **fields))
         return Receipt(got.message_id, got.confirmation)
 
+    def publish_encoded(self, messages: Sequence[bytes]) -> None:
+        """Publish messages that `tidings.kernel.codec.encode_message` has made; they get their ids here.
+
+        The asynchronous `publish_encoded` says more.
+        """
+        result_of(self._async.publish_encoded(messages))
+
     def rollback(self) -> None:
         """Undo the transaction; acknowledged messages are delivered again."""
         result_of(self._async.rollback())
@@ -420,6 +427,10 @@ class Client:
     def retained(self, name: str) -> "RetainedSubscription":
         """An existing one, by name."""
         return RetainedSubscription(self._async.retained(name))
+
+    def send_encoded(self, messages: Sequence[bytes], session: int) -> int:
+        """Send some of these messages, for a transaction; see `Transaction.publish_encoded`."""
+        return result_of(self._async.send_encoded(messages, session))
 
     def subscribe(
         self,
