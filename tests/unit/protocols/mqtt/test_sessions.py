@@ -365,6 +365,18 @@ def test_many_retained_messages_under_flow_control() -> None:
     assert sorted(map(int, payloads(reader.take()))) == list(range(200))
 
 
+def test_a_puback_makes_room_for_what_waits() -> None:
+    """[MQTT-3.3.4-9], [MQTT-4.9.0-1]: also of a session that ends with its connection, whose messages nobody acknowledges."""
+    broker = MqttBroker()
+    reader, writer = client(broker, "reader", properties={Property.RECEIVE_MAXIMUM: 2}), client(broker, "writer")
+    reader.subscribe("t", 1)
+    reader.settle()
+    for number in range(9):
+        writer.publish("t", b"%d" % number, 1)
+    writer.settle()
+    assert payloads(reader.take()) == [b"%d" % number for number in range(9)]
+
+
 # --- wills --------------------------------------------------------------------------------------------------------
 
 
