@@ -4,6 +4,7 @@ A topic filter becomes one subscription of the broker, or two (`a/#` includes `a
 connection those of QoS 1 and 2 are durable subscriptions of the broker, except shared ones.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -36,6 +37,10 @@ from tidings.protocols.native.peer import Delivered, Fields, NativePeer
 RETAINED_PAGE = 64  # retained messages that are read at a time
 
 
+def _filters(packet: SubscribePacket | UnsubscribePacket) -> set[str]:
+    return set(packet.filters) if isinstance(packet, UnsubscribePacket) else {one.filter for one in packet.topics}
+
+
 class MqttSubscriber:
     """`record` is that of the session; `persistent`: it outlives the connection."""
 
@@ -58,6 +63,9 @@ class MqttSubscriber:
         self._by_number: dict[int, MqttSubscription] = {}
         self._next_number = 0
         self._now_ms = 0
+        self._under_way: set[str] = set()  # filters of SUBSCRIBE packets that are not answered
+        self._queue: deque[SubscribePacket | UnsubscribePacket] = deque()  # the first waits for one of those
+        self._taking = False
 
     # --- a session that goes on -----------------------------------------------------------------------------------
 
@@ -80,7 +88,25 @@ class MqttSubscriber:
 
     # --- SUBSCRIBE and UNSUBSCRIBE --------------------------------------------------------------------------------
 
-    def subscribe(self, packet: SubscribePacket) -> None:
+    def take(self, packet: SubscribePacket | UnsubscribePacket) -> None:
+        """Packets that name the same filter are carried out one after the other."""
+        self._queue.append(packet)
+        self._take_queued()
+
+    def _take_queued(self) -> None:
+        if self._taking:  # by an answer that was there at once
+            return
+        self._taking = True
+        while self._queue and self._under_way.isdisjoint(_filters(self._queue[0])):
+            packet = self._queue.popleft()
+            if isinstance(packet, SubscribePacket):
+                self._subscribe_all(packet)
+            else:
+                self._unsubscribe_all(packet)
+        self._taking = False
+
+    def _subscribe_all(self, packet: SubscribePacket) -> None:
+        self._under_way |= _filters(packet)
         reasons: list[int | None] = [None] * len(packet.topics)
         retained: list[MqttSubscription] = []
 
@@ -91,12 +117,18 @@ class MqttSubscriber:
                 if self._version != V5:
                     done = tuple(one if one <= 2 else Reason.UNSPECIFIED for one in done)
                 self._then_kept(partial(self._subscribed, packet.packet_id, done, retained))
+                self._under_way -= _filters(packet)
+                self._take_queued()
 
+        last = {topic.filter: place for place, topic in enumerate(packet.topics)}
         for place, topic in enumerate(packet.topics):
             try:
                 wanted = self._plan(topic, packet)
             except MqttError as error:
                 answered(place, error.mqtt_reason)
+                continue
+            if place != last[topic.filter]:  # replaced by a later one of the packet [MQTT-3.8.4-3]
+                answered(place, topic.qos)
                 continue
             new = wanted.filter not in self._record.subscriptions
             if not wanted.shared and (topic.retain_handling == 0 or (topic.retain_handling == 1 and new)):
@@ -210,7 +242,7 @@ class MqttSubscriber:
             self._end(before)
         return wanted.qos
 
-    def unsubscribe(self, packet: UnsubscribePacket) -> None:
+    def _unsubscribe_all(self, packet: UnsubscribePacket) -> None:
         reasons = []
         for filter in packet.filters:
             subscription = self._record.subscriptions.pop(filter, None)

@@ -366,7 +366,7 @@ def test_many_retained_messages_under_flow_control() -> None:
 
 
 def test_a_puback_makes_room_for_what_waits() -> None:
-    """[MQTT-3.3.4-9], [MQTT-4.9.0-1]: also of a session that ends with its connection, whose messages nobody acknowledges."""
+    """[MQTT-3.3.4-9], [MQTT-4.9.0-1]: also in a session that ends with its connection."""
     broker = MqttBroker()
     reader, writer = client(broker, "reader", properties={Property.RECEIVE_MAXIMUM: 2}), client(broker, "writer")
     reader.subscribe("t", 1)

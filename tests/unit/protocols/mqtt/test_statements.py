@@ -162,14 +162,40 @@ ROWS: list[tuple[str, int, list[Packet | bytes], list[Any]]] = [
     ("MQTT-3.1.2-12", V4, [bytes.fromhex("100c00044d515454041e000000 00".replace(" ", ""))], CLOSED),
     ("MQTT-3.1.2-13", V4, [bytes.fromhex("100c00044d5154540422000000 00".replace(" ", ""))], CLOSED),
     ("3.1.1 MQTT-3.1.2-22", V4, [bytes.fromhex("100f00044d5154540442000000000001 78".replace(" ", ""))], CLOSED),
-    ("MQTT-3.1.2-21", V5, [connect(properties={P.RECEIVE_MAXIMUM: 0})], CLOSED),
-    ("MQTT-3.1.2-24", V5, [connect(properties={P.MAXIMUM_PACKET: 0})], CLOSED),
+    ("3.1.2.11.3 receive maximum 0", V5, [connect(properties={P.RECEIVE_MAXIMUM: 0})], [("CONNACK", False, 0x82), END]),
+    (
+        "3.1.2.11.4 maximum packet size 0",
+        V5,
+        [connect(properties={P.MAXIMUM_PACKET: 0})],
+        [("CONNACK", False, 0x82), END],
+    ),
+    ("MQTT-3.1.2-24", V5, [connect(properties={P.MAXIMUM_PACKET: 10})], [("CONNACK", False, 0x95), END]),
+    ("MQTT-3.1.2-24", V5, [connect(properties={P.MAXIMUM_PACKET: 4})], CLOSED),
+    (
+        "MQTT-3.1.2-24",
+        V5,
+        [connect(properties={P.MAXIMUM_PACKET: 20}), SubscribePacket(5, (TopicRequest("a"),) * 30)],
+        [*OK5, ("DISCONNECT", 0x95), END],
+    ),
+    ("MQTT-3.4.2-2", V5, [connect(properties={P.MAXIMUM_PACKET: 20}), pub(1, topic="$x")], [*OK5, ("PUBACK", 7, 0x90)]),
     ("MQTT-3.1.3-6", V5, [connect(client_id="")], OK5),
     ("3.1.1 MQTT-3.1.3-8", V4, [connect(V4, "", clean=False)], [("CONNACK", False, 2), END]),
     ("MQTT-3.1.3-5", V5, [connect(client_id="0123456789abcdefABCDEFG")], OK5),
     ("MQTT-3.1.3-8", V5, [connect(client_id="a\tb")], [("CONNACK", False, 0x85), END]),
-    ("MQTT-3.1.3-11", V5, [connect(will=Will("a/#", b""))], CLOSED),
-    ("MQTT-3.1.4-1", V5, [connect().__class__(V5, "x", True, properties={P.AUTHENTICATION_DATA: b""})], CLOSED),
+    ("MQTT-3.1.3-11", V5, [connect(will=Will("a/#", b""))], [("CONNACK", False, 0x90), END]),
+    (
+        "3.1.3.2.3 payload format of a will",
+        V5,
+        [connect(will=Will("a", b"\xff", properties={P.PAYLOAD_FORMAT: 1}))],
+        [("CONNACK", False, 0x99), END],
+    ),
+    ("MQTT-3.1.4-1", V5, [connect(properties={P.AUTHENTICATION_DATA: b""})], [("CONNACK", False, 0x82), END]),
+    (
+        "MQTT-3.1.2-3",
+        V5,
+        [bytes.fromhex("100d00044d515454050300000000 00".replace(" ", ""))],
+        [("CONNACK", False, 0x81), END],
+    ),
     ("MQTT-3.1.2-15", V5, [connect(will=Will("a", b"", 0, True))], OK5),
     ("MQTT-4.12.0-1", V5, [connect(properties={P.AUTHENTICATION_METHOD: "x"})], [("CONNACK", False, 0x8C), END]),
     ("3.1.1 MQTT-3.1.2-4", V4, [connect(V4, clean=False)], OK5),
@@ -210,6 +236,8 @@ ROWS: list[tuple[str, int, list[Packet | bytes], list[Any]]] = [
     ("3.7.2.1 unknown id", V5, [ack(T.PUBREL, 99)], [("PUBCOMP", 99, 0x92)]),
     ("3.6.2.1 unknown id", V5, [ack(T.PUBREC, 99)], [("PUBREL", 99, 0x92)]),
     ("MQTT-3.4.2-1", V5, [bytes.fromhex("4003000755")], PROTOCOL),
+    ("3.4.2.1 packet id in use", V5, [pub(2), pub(1)], [("PUBREC", 7, 0), ("PUBACK", 7, 0x91)]),
+    ("3.4.2.1 packet id in use in 3.1.1", V4, [pub(2), pub(1)], [("PUBREC", 7, 0), END]),
     (
         "MQTT-4.9.0-2",
         V5,
@@ -332,9 +360,41 @@ def test_a_client_that_wants_no_reasons_gets_none() -> None:
         assert (Property.REASON_STRING in answer.properties) == bool(wanted)
 
 
-@pytest.mark.parametrize(("reason", "left"), [(0, 0), (4, 1)])
+def test_what_is_sent_at_once_is_carried_out_in_order() -> None:
+    """[MQTT-3.8.4-3], [MQTT-3.10.4-1]: packets that name the same filter do not wait for each other's answers."""
+    talk = Dialogue()
+    talk.send(encode(connect(), V5))
+    packets = (sub("a"), sub("a", 0), UnsubscribePacket(6, ("a",)), UnsubscribePacket(7, ("a",)))
+    answers = [("SUBACK", 5, (1,)), ("SUBACK", 5, (0,)), ("UNSUBACK", 6, (0,)), ("UNSUBACK", 7, (0x11,))]
+    assert talk.send(b"".join(encode(one, V5) for one in packets)) == answers
+    twice = SubscribePacket(5, (TopicRequest("b", 1), TopicRequest("b", 0)))
+    assert talk.send(encode(twice, V5)) == [("SUBACK", 5, (1, 0))]
+    asked = [fields for type, fields in talk.broker.frames if type == FrameType.SUBSCRIBE]
+    assert [fields["destination"] for fields in asked].count("topic:b") == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "told", "kept_ms"), [(V5, 120, 60, 45_000), (V5, 60, None, 45_000), (V4, 120, None, 90_000)]
+)
+def test_the_broker_bounds_the_keep_alive(version: int, asked: int, told: int | None, kept_ms: int) -> None:
+    """[MQTT-3.2.2-21], [MQTT-3.2.2-22]: it says so; clients of 3.1.1 cannot be told."""
+    talk = Dialogue(version)
+    talk.session.receive(encode(connect(version, keep_alive=asked), version), 0)
+    while frames := talk.session.take_frames():
+        talk.session.frames(talk.broker.answer(frames), 0)
+    splitter = PacketSplitter(1 << 20)
+    splitter.feed(talk.session.take_output())
+    ((first, content),) = splitter.packets()
+    answer = decode(first, content, version)
+    assert isinstance(answer, Connack)
+    assert answer.properties.get(P.SERVER_KEEP_ALIVE) == told
+    hello = next(fields for type, fields in talk.broker.frames if type == FrameType.HELLO)
+    assert hello["heartbeat_ms"] == kept_ms
+
+
+@pytest.mark.parametrize(("reason", "left"), [(0, 0), (4, 1), (0x80, 1), (0x81, 1)])
 def test_the_will_goes_with_a_normal_disconnection_only(reason: int, left: int) -> None:
-    """[MQTT-3.14.4-3], [MQTT-3.1.2-10]."""
+    """[MQTT-3.14.4-3], [MQTT-3.1.2-8], [MQTT-3.1.2-10]."""
     talk = Dialogue()
     talk.send(encode(connect(will=Will("a", b"gone", 1)), V5))
     talk.send(encode(Disconnect(reason), V5))
