@@ -370,7 +370,9 @@ class MqttSession:
             fail,
             receiver,
         )
-        self._outgoing = Outgoing(self._peer, self._plain, connect, self._send, write, fail, persistent=persistent)
+        self._outgoing = Outgoing(
+            self._peer, self._plain, connect, self._send, write, fail, lambda: self._now_ms, persistent=persistent
+        )
         self._subscriber = MqttSubscriber(
             self._peer, self._plain, connect, self._outgoing, self._send, fail, state.record, persistent=persistent
         )

@@ -75,6 +75,7 @@ class MqttSubscriber:
 
     def release(self) -> None:
         """The connection ends: what was sent and is not acknowledged does not count as tried."""
+        self._outgoing.keep_shared()
         for number, subscription in self._by_number.items():
             if subscription.limited:
                 self._peer.ask(FrameType.UNSUBSCRIBE, {"subscription": number, "release": True}, lambda _: None)
@@ -289,7 +290,7 @@ class MqttSubscriber:
                 properties[Property.SUBSCRIPTION_ID] = [subscription.identifier]
         retain = retained or (subscription.retain_as_published and is_retained(message))
         packet = PublishPacket(to_topic(message.destination.name), message.body, qos, retain, properties=properties)
-        return OutgoingMessage(subscription, 0, 0, qos, bytes(message.id), packet)
+        return OutgoingMessage(subscription, 0, 0, qos, bytes(message.id), packet, message.expiration_ms)
 
     def _hidden(self, subscription: MqttSubscription, topic: str) -> bool:
         return topic[0] == "$" and subscription.patterns[0][0] in "*>"  # [MQTT-4.7.2-1]
