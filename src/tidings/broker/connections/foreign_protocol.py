@@ -57,7 +57,7 @@ def explanation(protocol: str, spoken: str) -> str:
     return f"the client speaks {spoken}, this port {_EXPECTED[protocol]}: connect to the port for {spoken}"
 
 
-def answer(spoken: str, text: str, head: bytes) -> bytes:
+def answer(spoken: str, text: str, first: bytes) -> bytes:
     """Bytes of the client's own protocol that refuse it, as far as that can say so."""
     if spoken == HTTP:
         body = f"{text}\n".encode()
@@ -69,11 +69,11 @@ def answer(spoken: str, text: str, head: bytes) -> bytes:
         return control(FrameType.ERROR, {"code": "E_PROTOCOL", "reason": text})
     if spoken == TLS:
         return b"\x15\x03\x01\x00\x02\x02\x46"  # a fatal alert: protocol version
-    if spoken == MQTT and b"\0\4MQTT\5" in head:
+    if spoken == MQTT and b"\0\4MQTT\5" in first:
         return encode_packet(Connack(False, Reason.UNSUPPORTED_VERSION, {Property.REASON_STRING: text}), V5)
     if spoken == MQTT:
         return b"\x20\x02\x00\x01"  # CONNACK of MQTT 3.1.1: unacceptable protocol version
-    if head.startswith(AMQP_HEADER):
+    if first.startswith(AMQP_HEADER):
         error = Described(ulong(ERROR), [symbol("amqp:connection:forced"), text])
         return AMQP_HEADER + b"".join(frame(write_performative(one)) for one in (AmqpOpen("tidings"), AmqpClose(error)))
     return b""  # before the login, and in earlier versions, AMQP has no words for it

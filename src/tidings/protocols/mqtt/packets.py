@@ -135,5 +135,7 @@ def without_reason_string(packet: Packet) -> Packet:
     """The packet without the text for people, if it has one."""
     if not isinstance(packet, Connack | PublishAnswer | Disconnect) or Property.REASON_STRING not in packet.properties:
         return packet
-    rest = {name: value for name, value in packet.properties.items() if name is not Property.REASON_STRING}
+    rest: dict[Property, Any] = {
+        name: value for name, value in packet.properties.items() if name is not Property.REASON_STRING
+    }
     return replace(packet, properties=rest)
