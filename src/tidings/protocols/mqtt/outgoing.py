@@ -49,6 +49,7 @@ class OutgoingMessage:
     message_id: bytes
     packet: PublishPacket
     expires_ms: int | None = None
+    waited: bool = False  # for a packet id
     again: bool = False  # it may have been sent before
     received: bool = False  # PUBREC has come
     released: bool = False  # and is on disk, in a session that outlives its connection
@@ -84,7 +85,7 @@ class Outgoing:
         self._in_flight_max, self._bytes_max = in_flight_max(connect), maximum_packet(connect)
         self._in_flight: dict[int, OutgoingMessage] = {}  # that the kernel has not sent
         self._received_ids: set[bytes] = set()  # message ids between PUBREC and PUBCOMP
-        self._waiting: deque[OutgoingMessage] = deque()
+        self._waiting: deque[OutgoingMessage] | tuple[()] = ()  # an idle connection needs none
         self._persistent = plain.persistent = persistent
         self._record = KeptRecord(peer, OUTGOING, self._released_ids, fail)
         self.waiting_bytes = 0
@@ -134,14 +135,18 @@ class Outgoing:
         elif self._persistent and message.message_id in self._received_ids:
             self.done(message)  # the client has it
         else:
+            if not isinstance(self._waiting, deque):
+                self._waiting = deque()
             self._waiting.append(message)
             self._plain.waiting += 1
             self.waiting_bytes += len(message.packet.payload)
             self.next()
+            message.waited = bool(self._waiting) and self._waiting[-1] is message
 
     def next(self) -> None:
         """Send what waits, as far as packet ids are free."""
         while self._waiting and self._plain.in_flight < self._in_flight_max:
+            assert isinstance(self._waiting, deque)
             message = self._waiting[0]
             packet_id = self._plain.packet_id(message.message_id)
             if self._plain.is_in_flight(packet_id):
@@ -160,7 +165,7 @@ class Outgoing:
     def _is_due(self, message: OutgoingMessage) -> bool:
         """False: it has expired while it waited. What is left of its time is said as it is now [MQTT-3.3.2-6]."""
         expires_ms = message.expires_ms
-        if expires_ms is None:
+        if expires_ms is None or not message.waited:
             return True
         left_s = (expires_ms - self._now_ms() + 999) // 1000
         if Property.MESSAGE_EXPIRY in message.packet.properties:

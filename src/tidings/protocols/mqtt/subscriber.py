@@ -4,7 +4,6 @@ A topic filter becomes one subscription of the broker, or two (`a/#` includes `a
 connection those of QoS 1 and 2 are durable subscriptions of the broker, except shared ones.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -64,7 +63,7 @@ class MqttSubscriber:
         self._next_number = 0
         self._now_ms = 0
         self._under_way: set[str] = set()  # filters of SUBSCRIBE packets that are not answered
-        self._queue: deque[SubscribePacket | UnsubscribePacket] = deque()  # the first waits for one of those
+        self._queue: list[SubscribePacket | UnsubscribePacket] = []  # the first waits for one of those
         self._taking = False
 
     # --- a session that goes on -----------------------------------------------------------------------------------
@@ -99,7 +98,7 @@ class MqttSubscriber:
             return
         self._taking = True
         while self._queue and self._under_way.isdisjoint(_filters(self._queue[0])):
-            packet = self._queue.popleft()
+            packet = self._queue.pop(0)
             if isinstance(packet, SubscribePacket):
                 self._subscribe_all(packet)
             else:
