@@ -127,7 +127,7 @@ class MqttSession:
         self._splitter.take(lambda data, at: plain.take(data, at, self._now_ms))
         if frames := plain.take_frames():
             self._peer.forward(frames)
-        self._outgoing.next()  # a PUBACK frees a packet id, whether the broker is told of it or not
+        self._outgoing.next()  # a PUBACK frees a packet id, also where the broker hears nothing of it
 
     def _reads(self) -> bool:
         """Packets are taken; during the login they wait."""
