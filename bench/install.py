@@ -2,9 +2,10 @@
 
     python -m bench.install [--python python3.13]... [--extra segments]... [--wheels build/wheels]
 
-One environment for each Python and each extra alone, and one without extras. In each: the imports, the help of every
-command, the tutorial's commands with the wheel instead of the checkout, the messages for what is not installed, and how
-much disk and memory it takes. Exit status 1 if anything fails or is larger than it may be.
+One environment for each Python and each extra alone, one without extras, and one of the wheel only, for clients. In
+each: the imports, the help of every command, the tutorial's commands with the wheel instead of the checkout, the
+messages for what is not installed, and how much disk and memory it takes. Exit status 1 if anything fails or is larger
+than it may be.
 """
 
 import argparse
@@ -19,19 +20,26 @@ from pathlib import Path
 
 from docs.pages.blocks import ROOT, blocks
 
-EXTRAS = ("", "segments", "capacity", "console", "lab", "bench", "pipeline", "all")
+from tidings.extras import EXTRA_OF
+
+CLIENT = "client"  # no extra: the wheel without what it depends on
+LAB = {"matplotlib", "pyarrow", "scipy"}
 OPTIONAL = {  # packages that must be there with an extra; without extras none of them is
     "": set(),
     "segments": {"pyarrow"},
     "capacity": {"scipy"},
+    "jwt": {"jwt"},
+    "postgresql": {"psycopg"},
     "console": {"nicegui", "scipy"},
-    "lab": {"matplotlib", "pyarrow", "scipy"},
-    "bench": {"matplotlib", "pyarrow", "scipy"},
-    "pipeline": {"matplotlib", "pandas", "pyarrow", "pyspark", "scipy"},
-    "all": {"matplotlib", "nicegui", "pandas", "pyarrow", "pyspark", "scipy"},
+    "lab": LAB,
+    "bench": LAB,
+    "pipeline": {*LAB, "deltalake", "pandas", "pyspark"},
+    "all": set(EXTRA_OF),
 }
+EXTRAS = (CLIENT, *OPTIONAL)
 INSTALLED_MB_MAX = 125  # without extras; NumPy, which the store needs, is 73 of them
 IDLE_MB_MAX = 90
+CLIENT_MB_MAX = 20
 HELP_CPU_S_MAX = 0.4
 STEP_SECONDS = 600
 
@@ -57,11 +65,36 @@ REFUSED = {  # package -> command that needs it
     "pyarrow": "tidings lab run quick",
     "nicegui": "tidings console",
     "pyspark": "tidings pipeline run",
+    "jwt": "tidings broker --check --config jwt.toml",
+    "psycopg": "tidings broker --check --config database.toml",
+}
+CONFIGURATIONS = {  # that these commands name
+    "admission": "[admission]\nwaiting_ms_max = 5\n",
+    "jwt": '[jwt]\nkeys = "keys.pem"\naudience = "here"\n',
+    "database": '[store]\nurl = "postgresql://127.0.0.1/tidings"\n',
 }
 BEGIN = """
 await() { for _ in $(seq 600); do grep -q "$1" "$2" && return; sleep 0.1; done; cat "$2" >&2; return 1; }
 trap 'kill $(jobs -p) 2> /dev/null || true' EXIT
 ip link set lo up 2> /dev/null || true
+"""
+
+
+USE_CLIENT = """
+import resource, sys
+import tidings
+with tidings.sync.connect("tidings://127.0.0.1:7300", client_id="alone") as client:
+    ticks = client.subscribe("ticks.>", selector="price > 20", durable="ticks", ack="client")
+    for price in (12, 50):
+        client.publish("ticks.xyz", {"price": price}, body={"of": price}, persistent=True)
+    message = ticks.receive(timeout=5)
+    assert message.properties["price"] == 50
+    message.ack()
+    path = client.trace(str(message.message_id))
+    assert path.hops, path
+present = [name for name in ("numpy", "typer", "rich", "uvloop", "websockets", "h11") if name in sys.modules]
+assert not present, present
+print(round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000))
 """
 
 
@@ -124,8 +157,9 @@ def make_environment(python: str, wheel: Path, extra: str, folder: Path, *, comp
     made = Environment(folder, extra)
     subprocess.run([python, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(made.python), "--disable-pip-version-check", "install"]
-    what = f"{wheel}[{extra}]" if extra else str(wheel)
-    subprocess.run([*pip, "--quiet", *([] if compiled else ["--no-compile"]), what], check=True)
+    what = f"{wheel}[{extra}]" if extra not in ("", CLIENT) else str(wheel)
+    options = [*([] if compiled else ["--no-compile"]), *(["--no-deps"] if extra == CLIENT else [])]
+    subprocess.run([*pip, "--quiet", *options, what], check=True)
     return made
 
 
@@ -191,9 +225,8 @@ def check_tutorial(made: Environment) -> None:
 
 def check_refusals(made: Environment) -> None:
     """A missing package is reported in one line that says what to install."""
-    work = made.folder / "work"
-    (work / "admission.toml").write_text("[admission]\nwaiting_ms_max = 5\n")
-    (work / "amqp.toml").write_text('[[listeners]]\nprotocol = "amqp"\n')
+    for name, text in CONFIGURATIONS.items():
+        (made.folder / "work" / f"{name}.toml").write_text(text)
     for package, command in REFUSED.items():
         if package not in OPTIONAL[made.extra]:
             told = made.run(*command.split(), status=2)
@@ -201,8 +234,25 @@ def check_refusals(made: Environment) -> None:
                 raise FailedError(f"{command}:\n{told}")
 
 
+def check_client(made: Environment) -> str:
+    """A client without a single other package, at a broker of the Python that runs this. Returns a line of figures."""
+    (made.folder / "work").mkdir(exist_ok=True)
+    (made.folder / "work" / "use.py").write_text(USE_CLIENT)
+    broker = f"{sys.executable} -m tidings.cli broker > broker.log 2>&1 & await 'info ready' broker.log\n"
+    resident_mb = int(made.shell(f"{broker} python use.py").split()[-1])
+    told = made.run("tidings", "--help", status=1)
+    if "pip install tidings" not in told or len(told.strip().splitlines()) != 1:
+        raise FailedError(f"tidings --help:\n{told}")
+    size_mb = made.size_mb()
+    if size_mb > CLIENT_MB_MAX:
+        raise FailedError(f"{size_mb:.0f} MB installed, at most {CLIENT_MB_MAX} are allowed")
+    return f"{size_mb:5.0f} MB installed, a client holds {resident_mb} MB"
+
+
 def check_all(made: Environment) -> str:
     """Returns a line of figures."""
+    if made.extra == CLIENT:
+        return check_client(made)
     check_packages(made)
     cpu_s, idle_mb, size_mb = check_help(made), check_idle(made), made.size_mb()
     check_refusals(made)

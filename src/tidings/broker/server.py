@@ -72,7 +72,7 @@ from tidings.node.inputs import Input, Now
 from tidings.node.limits import BrokerLimits, UserQuota
 from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
-from tidings.tracking.recording.recorder import TraceAnswer
+from tidings.tracking.trace_answer import TraceAnswer
 
 log = logging.getLogger("tidings.broker")
 

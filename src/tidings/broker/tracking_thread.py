@@ -30,7 +30,8 @@ from tidings.segments.retention import SegmentRetention
 from tidings.tracking.query.archive import MemoryArchive
 from tidings.tracking.recording.attachments import Attachment
 from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, newest
-from tidings.tracking.recording.recorder import Inquiry, Recorder, StoreAttachment, TraceAnswer, TrackingSettings
+from tidings.tracking.recording.recorder import Inquiry, Recorder, StoreAttachment, TrackingSettings
+from tidings.tracking.trace_answer import TraceAnswer
 
 log = logging.getLogger("tidings.tracking")
 

@@ -26,14 +26,8 @@ from tidings.tracking.query.codec import WhyQuestion
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import HistoryKind
 from tidings.tracking.recording.losses import loss_peer
-from tidings.tracking.recording.recorder import (
-    Effect,
-    Recorder,
-    StoreAttachment,
-    StoreEntries,
-    TraceAnswer,
-    TrackingSettings,
-)
+from tidings.tracking.recording.recorder import Effect, Recorder, StoreAttachment, StoreEntries, TrackingSettings
+from tidings.tracking.trace_answer import TraceAnswer
 
 CONSUMER_IDLE_MS = 60_000
 SEVERAL_CONSUMERS = (MailboxKind.QUEUE, MailboxKind.SHARED, MailboxKind.SHARED_DURABLE)

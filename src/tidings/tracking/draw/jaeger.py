@@ -4,7 +4,7 @@ Histories tell which way a message went, not how long each step took: all spans 
 last a microsecond, the shortest that viewers show. The trace id is the message id.
 
 >>> from tidings.model.message_id import MessageId
->>> from tidings.tracking.recording.recorder import Statement
+>>> from tidings.tracking.trace_answer import Statement
 >>> hops = (Hop(1, None, 0.0), Hop(2, 1, 0.0, (Statement("audit", 0.0),)))
 >>> (trace,) = to_jaeger(Path(MessageId(7, 1, 1000), True, hops, (), {}, (), 2, 2, entered=(1,)))["data"]
 >>> [(span["operationName"], len(span["references"])) for span in trace["spans"]]
