@@ -296,9 +296,6 @@ class Broker:
         open = self.login.guard.open
         self._step_and_follow(inputs.Reconfigured(self.limits, open, self._policies, self._quotas))
 
-    def end_client(self, number: int, code: str, reason: str) -> None:
-        self._step_and_follow(inputs.EndClient(number, code, reason))
-
     def counting(self) -> CounterSources:
         """The counters that an observer reads."""
 
@@ -319,6 +316,7 @@ class Broker:
             self.limits,
             self.ready,
             ended if self.ready else "",
+            self.login.guard,
             self.engine.view,
             self.forwarder,
             self.clients,

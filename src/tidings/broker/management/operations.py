@@ -144,7 +144,7 @@ OPERATIONS = (
         ),
         ("count",),
     ),
-    Operation("GET", "/policies", "listPolicies", "Policies of queues, in order.", SEE, queues.policies, returns=LIST),
+    Operation("GET", "/policies", "listPolicies", "Policies of queues, in order.", SEE, queues.policies, PAGED, LIST),
     Operation("GET", "/subscriptions", "listSubscriptions", "Subscriptions.", SEE, subscriptions.find, PAGED, LIST),
     Operation("GET", "/durables", "listDurables", "Durable subscriptions.", SEE, subscriptions.durables, PAGED, LIST),
     Operation(
@@ -246,6 +246,7 @@ OPERATIONS = (
         returns=("released",),
     ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
+    Operation("GET", "/access", "listAccess", "Access rules, in order.", SEE, brokers.access, PAGED, LIST),
     Operation("GET", "/quotas", "listQuotas", "Users' quotas and use.", SEE, brokers.quotas, PAGED, LIST),
     Operation(
         "POST",

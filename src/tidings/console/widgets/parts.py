@@ -137,6 +137,41 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
+def policy_text(policy: Mapping[str, Any]) -> str:
+    """What a queue's policy sets, in words.
+
+    >>> none = dict.fromkeys(["bytes_max", "lifetime_ms", "deliveries_max", "idle_ms", "redelivery_first_ms"], 0)
+    >>> rest = {"dead_letters": "", "create": True, "single_active": False, "scope": "broker", "home": 0}
+    >>> policy_text(none | rest | {"messages_max": 20_000, "overflow": "drop-oldest"})
+    'at most 20.0k messages, then drop-oldest'
+    """
+    said = []
+    limits = [f"{count_text(policy['messages_max'])} messages"] if policy["messages_max"] else []
+    limits += [bytes_text(policy["bytes_max"])] if policy["bytes_max"] else []
+    if limits:
+        said.append(f"at most {' and '.join(limits)}, then {policy['overflow']}")
+    if policy["lifetime_ms"]:
+        said.append(f"messages live {seconds_text(policy['lifetime_ms'] / 1000)}")
+    if policy["deliveries_max"]:
+        said.append(f"{policy['deliveries_max']} deliveries")
+    if policy["dead_letters"]:
+        said.append(f"dead letters to {policy['dead_letters']}")
+    if policy["redelivery_first_ms"]:
+        first, most = policy["redelivery_first_ms"] / 1000, policy["redelivery_most_ms"] / 1000
+        said.append(
+            f"again after {seconds_text(first)}, times {policy['redelivery_factor']:g}, at most {seconds_text(most)}"
+        )
+    if policy["idle_ms"]:
+        said.append(f"deleted when idle for {seconds_text(policy['idle_ms'] / 1000)}")
+    if policy["single_active"]:
+        said.append("one consumer is served")
+    if not policy["create"]:
+        said.append("created by administrators only")
+    if policy["scope"] == "network":
+        said.append(f"of the network, kept by broker {policy['home']}" if policy["home"] else "of the network")
+    return "; ".join(said) or "no limits"
+
+
 def rate_number(rate: float) -> str:
     """Of things a second: slow ones with a digit behind the point, or 0.4 a second would look like none.
 
@@ -202,12 +237,12 @@ class ConfirmQuestion:
     """Asks before something that cannot be undone. A page has one for all that it asks: each new one would leave
     something of itself behind."""
 
-    def __init__(self, yes: str, no: str) -> None:
+    def __init__(self, yes: str, no: str, warning: str = "It cannot be brought back.") -> None:
         self._then: Callable[[], Any] | None = None
         self._agreed = False
         with ui.dialog() as self._dialog, ui.card():
             self._text = ui.label().classes("text-weight-bold")
-            ui.label("It cannot be brought back.")
+            ui.label(warning)
             with ui.row().classes("w-full justify-end"):
                 ui.button(no, on_click=self._dialog.close).props("flat no-caps autofocus")
                 ui.button(yes, on_click=self._agree).props("no-caps color=negative")

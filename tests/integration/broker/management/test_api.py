@@ -92,7 +92,6 @@ async def api(guard: Guard | None = None, limits: BrokerLimits | None = None) ->
         control = BrokerControl(
             broker.view,
             lambda: broker.login.guard,
-            broker.end_client,
             check,
             reload,
             membership,
@@ -411,7 +410,7 @@ def test_wrong_passwords_are_throttled_and_connections_of_a_user_bounded() -> No
             assert (await here.ask("GET", "/status", user="watcher")).status == 200
             codes = [(await here.code("GET", "/status", user="stranger"))[1] for _ in range(3)]
             assert codes == ["E_LOGIN", "E_LOGIN", "E_LOGIN_THROTTLED"]
-            assert (await here.code("GET", "/status", headers="Authorization: Bearer x\r\n"))[0] == 401
+            assert (await here.code("GET", "/status", headers="Authorization: Digest x\r\n"))[0] == 401
             answer = await here.ask("GET", "/status")
             assert (answer.status, "WWW-Authenticate: Basic" in answer.headers) == (401, True)
 
