@@ -3,19 +3,21 @@
     python -m bench.install [--python python3.13]... [--extra segments]... [--wheels build/wheels]
 
 One environment for each Python and each extra alone, one without extras, and one of the wheel only, for clients. In
-each: the imports, the help of every command, the tutorial's commands with the wheel instead of the checkout, the
-messages for what is not installed, and how much disk and memory it takes. Exit status 1 if anything fails or is larger
-than it may be.
+each: the imports, the help of every command, the commands of the tutorial and of a newcomer's first hour with their
+answers, the messages for what is not installed, and how much disk and memory it takes. Exit status 1 if anything fails
+or is larger than it may be.
 """
 
 import argparse
 import os
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from docs.pages.blocks import ROOT, blocks
@@ -197,30 +199,59 @@ kill $two $one; wait $two $one
     return int(made.shell(text).split()[-1]) / 1000
 
 
-def tutorial(made: Environment) -> str:
-    """Its commands as one script: without the clone, and without the models where there is no SciPy."""
-    parts = ["tidings broker > broker.log 2>&1 &\nawait 'info ready' broker.log"]
-    for block in blocks():
-        if block.name != "docs/tutorial.md" or "make setup" in block.text or block.marked("stays up"):
+BROKER = "tidings broker > broker.log 2>&1 & broker=$!\nawait 'info ready' broker.log"
+BLOCK = "=== block"  # before what the block of this number prints
+
+
+def page_script(page: str) -> str:
+    """The commands of a page as one script: without what needs the checkout, and without the models of the lab."""
+    parts = [BROKER]
+    for number, block in enumerate(blocks()):
+        if block.name != page or "make setup" in block.text or block.marked("stays up") or block.marked("not run"):
             continue
         text = block.text
         if block.language == "python":
             text = f"python - <<'END'\n{text}END"
-        elif block.language != "sh" or block.marked("not run") or "tidings lab" in text:
+        elif block.language != "sh" or "tidings lab" in text:
             continue
         elif block.marked("in another window"):
             text = f"( {text.strip()} ) > window 2>&1 & window=$!\nawait subscribed window"
+        elif block.marked("once the other window has ended"):
+            text = f"wait $window\n{text}"
         elif block.marked("fails"):
             text = f"if ( {text.strip()} ); then exit 1; fi"
-        parts.append(text)
-    parts += ["wait $window", "grep -q hello window"]
+        parts += [f"echo '{BLOCK} {number}'", text]
+    parts += ["wait $window", "grep -q hello window", "kill $broker", "wait $broker"]
     return "\n".join(parts)
 
 
 def check_tutorial(made: Environment) -> None:
-    told = made.shell(tutorial(made))
+    told = made.shell(page_script("docs/tutorial.md"))
     if "durable:me:far" not in told:
         raise FailedError(f"the trace does not name the subscriber:\n{told}")
+
+
+def check_first_hour(made: Environment) -> None:
+    """The transcript of a newcomer: commands, and answers except for their numbers."""
+    page = "docs/howto/first_hour.md"
+    told = made.shell(page_script(page))
+    answers = {int(part.split("\n")[0]): part.partition("\n")[2] for part in told.split(f"{BLOCK} ")[1:]}
+    everything = list(enumerate(blocks()))
+    for (number, asked), (_, shown) in pairwise(everything):
+        if (
+            asked.name == page
+            and shown.language == "text"
+            and without_numbers(answers[number]) != without_numbers(shown.text)
+        ):
+            raise FailedError(f"{asked.text}\nanswers\n{answers[number]}\nand not\n{shown.text}")
+
+
+def without_numbers(text: str) -> str:
+    """
+    >>> without_numbers("id 0e29779000000001 at 00:10:07.204, broker 1")
+    'id # at #:#:#.#, broker #'
+    """
+    return re.sub(r"\b[0-9a-f]{16,}\b|\d+", "#", text).strip()
 
 
 def check_refusals(made: Environment) -> None:
@@ -256,6 +287,7 @@ def check_all(made: Environment) -> str:
     check_packages(made)
     cpu_s, idle_mb, size_mb = check_help(made), check_idle(made), made.size_mb()
     check_refusals(made)
+    check_first_hour(made)
     check_tutorial(made)
     if cpu_s > HELP_CPU_S_MAX:
         raise FailedError(f"tidings --help took {cpu_s:.2f} s of CPU, at most {HELP_CPU_S_MAX} are allowed")

@@ -49,6 +49,7 @@ NOT_RUN = [
     "docs/console.md: tidings console tidings://10.0.0.1 tidings://10.0.0.2 tiding",
     "docs/covering.md: tidings sim experiment pruning",
     "docs/hermes.md: tidings sim experiment hermes all",
+    "docs/howto/first_hour.md: python3 -m venv messaging && source messaging/bin/activate",
     "docs/howto/high_availability.md: tidings broker --standby --data pair --port 7311 --metrics-p",
     "docs/howto/secure.md: tidings sub 'ticks.>' --url tidings+tls://broker.example:730",
     "docs/howto/sizing.md: tidings plan capacity --from-broker 127.0.0.1:8700 --subscri",

@@ -51,7 +51,7 @@ class Photographer:
         for theme, size in (("light", WIDE), ("dark", WIDE), ("light", PHONE)):
             self._look(theme, size, path)
             kind = "phone" if size == PHONE else theme
-            self._browser.sees("5 of 5")
+            self._browser.sees("connected to 5 brokers")
             self._save(f"{name}-{kind}")
 
     def _map(self, theme: str, size: tuple[int, int]) -> None:

@@ -181,8 +181,8 @@ def _traffic(text: _Text, broker: BrokerView) -> None:
 def _by_protocol(text: _Text, broker: BrokerView) -> None:
     names, counts = broker.clients.protocols, broker.forwarder.by_protocol()
     open_now = Counter(one.protocol for one in broker.clients.connections.values())
-    received = [({"protocol": name}, float(came)) for name, (came, _) in zip(names, counts, strict=False)]
-    delivered = [({"protocol": name}, float(went)) for name, (_, went) in zip(names, counts, strict=False)]
+    received = [({"protocol": name}, came) for name, (came, _) in zip(names, counts, strict=False)]
+    delivered = [({"protocol": name}, went) for name, (_, went) in zip(names, counts, strict=False)]
     text.add(
         "protocol_connections",
         "gauge",
