@@ -73,7 +73,7 @@ REFUSED = {  # package -> command that needs it
 CONFIGURATIONS = {  # that these commands name
     "admission": "[admission]\nwaiting_ms_max = 5\n",
     "jwt": '[jwt]\nkeys = "keys.pem"\naudience = "here"\n',
-    "database": '[store]\nurl = "postgresql://127.0.0.1/tidings"\n',
+    "database": '[broker]\nid = 1\n[store]\nurl = "postgresql://127.0.0.1/tidings"\n',
 }
 BEGIN = """
 await() { for _ in $(seq 600); do grep -q "$1" "$2" && return; sleep 0.1; done; cat "$2" >&2; return 1; }

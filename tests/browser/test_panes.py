@@ -199,7 +199,7 @@ def test_a_queue_is_looked_into_as_a_whole_and_deleted(browser: Browser, network
     browser.open("/queues")
     browser.sees("Unacknowledged")
     browser.press("queue:whole", ".t-table")
-    browser.sees("Policy", "none", "All headers and properties")
+    browser.sees("Policy", "none", "Other headers and properties")
     assert browser.one("[aria-label='queue:whole over the last hour'] canvas")
     assert "value 11" not in browser.text()
     browser.click("article summary")

@@ -297,8 +297,12 @@ def _policies(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """In order, each with the number of queues that it holds for."""
     engine = broker.engine
     held = Counter(one.quota.policy for one in engine.mailboxes.values() if one.quota is not None)
-    found = [one for one in engine.policies if _mentions(request.containing, str(one.pattern))]
-    return len(found), _page((policy_item(one) | {"queues": held[one]} for one in found), request)
+    items = [
+        {"number": number, "queues": held[one]} | policy_item(one)
+        for number, one in enumerate(engine.policies, 1)
+        if _mentions(request.containing, str(one.pattern))
+    ]
+    return len(items), _page(items, request)
 
 
 def _users(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:

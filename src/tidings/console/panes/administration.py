@@ -17,17 +17,17 @@ Row = dict[str, Any]
 def _build(session: ConsoleSession) -> None:
     with ui.element("div").classes("t-columns"):
         with card("Policies of queues", "The first that matches a queue holds."):
-            columns = {"destination": "Queues", "queues": "Now", "rule": "Policy"}
+            columns = {"number": "No.", "destination": "Queues", "queues": "Now", "rule": "Policy"}
             nothing = "No policy: queues have no limit but the disk. [[policies]] of the configuration sets some."
             _list(
                 session,
                 "policies",
                 columns,
                 _policy,
-                key="place",
+                key="number",
                 label="Policies",
                 nothing=nothing,
-                numbers=("queues",),
+                numbers=("number", "queues"),
             )
         with card("Access rules", "The first that matches decides; without a match the answer is no."):
             columns = {"number": "No.", "who": "Who", "may": "May", "destination": "Destination", "selector": "Only"}

@@ -199,10 +199,10 @@ class QueuesPane:
         with ui.element("article").classes("t-message").props(f'aria-label="Message {one.tag}"'):
             facts(message_facts(message) | ({"Tries": one.attempt - 1} if one.attempt > 1 else {}))
             with ui.element("details"):
-                summary = ui.label("All headers and properties")
+                summary = ui.label("Other headers and properties")
                 summary.tag = "summary"
-                facts(all_headers(message))
-                facts(message.properties)
+                facts(other_headers(message))
+                facts(dict(islice(message.properties.items(), PROPERTIES_SHOWN, None)))
             if message.body:
                 body = ui.label(body_text(message.body))
                 body.tag = "pre"
@@ -272,11 +272,9 @@ def message_facts(message: Message) -> dict[str, object]:
     return found | {f"{name}": value for name, value in properties.items()}
 
 
-def all_headers(message: Message) -> dict[str, object]:
-    """Every header field that is set, whole."""
+def other_headers(message: Message) -> dict[str, object]:
+    """The header fields that are set, besides destination and id."""
     fields: dict[str, object] = {
-        "Destination": message.destination,
-        "Id": message.id,
         "Persistent": "yes" if message.persistent else "no",
         "Priority": message.priority,
         "Time": _time(message.timestamp_ms),

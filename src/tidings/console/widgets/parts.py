@@ -183,12 +183,14 @@ def rate_number(rate: float) -> str:
 
 def bytes_text(count: float) -> str:
     """
-    >>> bytes_text(950), bytes_text(12_345), bytes_text(3_456_789)
-    ('950 bytes', '12.3 kB', '3.46 MB')
+    >>> bytes_text(950), bytes_text(12_345), bytes_text(3_456_789), bytes_text(1e9)
+    ('950 bytes', '12.3 kB', '3.46 MB', '1.00 GB')
     """
     if count < 1000:
         return f"{count:.0f} bytes"
-    return f"{count / 1000:.1f} kB" if count < 1e6 else f"{count / 1e6:.2f} MB"
+    if count < 1e6:
+        return f"{count / 1000:.1f} kB"
+    return f"{count / 1e6:.2f} MB" if count < 1e9 else f"{count / 1e9:.2f} GB"
 
 
 def body_text(body: bytes) -> str:
