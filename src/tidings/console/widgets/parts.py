@@ -137,6 +137,17 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
+def duration_text(ms: int) -> str:
+    """
+    >>> [duration_text(ms) for ms in (250, 1500, 90_000, 3_600_000, 172_800_000)]
+    ['250 ms', '1.5 s', '1.5 min', '1 h', '2 d']
+    """
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if ms >= size:
+            return f"{ms / size:.3g} {unit}"
+    return f"{ms} ms"
+
+
 def policy_text(policy: Mapping[str, Any]) -> str:
     """What a queue's policy sets, in words.
 
@@ -151,18 +162,16 @@ def policy_text(policy: Mapping[str, Any]) -> str:
     if limits:
         said.append(f"at most {' and '.join(limits)}, then {policy['overflow']}")
     if policy["lifetime_ms"]:
-        said.append(f"messages live {seconds_text(policy['lifetime_ms'] / 1000)}")
+        said.append(f"messages live {duration_text(policy['lifetime_ms'])}")
     if policy["deliveries_max"]:
         said.append(f"{policy['deliveries_max']} deliveries")
     if policy["dead_letters"]:
         said.append(f"dead letters to {policy['dead_letters']}")
     if policy["redelivery_first_ms"]:
-        first, most = policy["redelivery_first_ms"] / 1000, policy["redelivery_most_ms"] / 1000
-        said.append(
-            f"again after {seconds_text(first)}, times {policy['redelivery_factor']:g}, at most {seconds_text(most)}"
-        )
+        first, most = duration_text(policy["redelivery_first_ms"]), duration_text(policy["redelivery_most_ms"])
+        said.append(f"again after {first}, times {policy['redelivery_factor']:g}, at most {most}")
     if policy["idle_ms"]:
-        said.append(f"deleted when idle for {seconds_text(policy['idle_ms'] / 1000)}")
+        said.append(f"deleted when idle for {duration_text(policy['idle_ms'])}")
     if policy["single_active"]:
         said.append("one consumer is served")
     if not policy["create"]:
