@@ -174,7 +174,10 @@ def test_connections_are_listed(browser: Browser) -> None:
 
 
 def test_a_connection_is_closed(browser: Browser, network: WatchedNetwork) -> None:
-    opened = network.do(lambda url: connect(url, client_id="unwanted", reconnect=False))
+    async def come(url: str) -> Client:
+        return await connect(url, client_id="unwanted", reconnect=False)
+
+    opened = network.do(come)
     browser.open("/connections")
     browser.press("unwanted", ".t-table")
     browser.sees("Close the connection of unwanted", "Its client may connect again.")
