@@ -39,7 +39,7 @@ CONFIGURATION = "".join(
 
 @dataclass
 class LimitedQueue:
-    """What clients know of one queue: numbers of messages, and when."""
+    """One queue as its clients know it: numbers of messages, with times."""
 
     name: str
     sent_at: dict[int, float] = field(default_factory=dict)

@@ -91,7 +91,7 @@ def _tell_status(label: ui.label, session: ConsoleSession) -> None:
 
 
 def status_text(watch: BrokerWatch) -> str:
-    """Which brokers answer: by name if they are few, and those that do not."""
+    """Names the brokers that answer if they are few, and those that do not."""
     if not watch.rounds:
         return "asking the brokers …"
     watched = watch.view.watched

@@ -23,7 +23,7 @@ def with_environment(
     document: Mapping[str, object], environment: Mapping[str, str]
 ) -> tuple[dict[str, object], dict[Path, str]]:
     """The document with what the environment sets, and the variable of each path that it sets. Names that no table has
-    are added too, so that who reads the document refuses them."""
+    are added too, so that the reader of the document refuses them."""
     found, names = dict(document), dict[Path, str]()
     for name in sorted(environment):
         if name.startswith(PREFIX):

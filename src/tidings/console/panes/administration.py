@@ -1,4 +1,4 @@
-"""What an administrator has set: policies of queues, users, access rules, quotas. They are shown, not edited."""
+"""Policies of queues, users, access rules and quotas, as the broker has them: shown, not edited."""
 
 from collections.abc import Callable
 from typing import Any

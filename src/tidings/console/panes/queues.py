@@ -298,7 +298,7 @@ def _time(ms: int | None) -> str | None:
 
 
 async def _item(place: QueuePlace) -> dict[str, Any] | None:
-    """What the broker says of the queue."""
+    """The broker's entry for the queue."""
     found = (await place.source.inspect("mailboxes", containing=place.name))["items"]
     return next((one for one in found if one["name"] == place.name), None)
 

@@ -149,7 +149,7 @@ def duration_text(ms: int) -> str:
 
 
 def policy_text(policy: Mapping[str, Any]) -> str:
-    """What a queue's policy sets, in words.
+    """The settings of a queue's policy, in words.
 
     >>> none = dict.fromkeys(["bytes_max", "lifetime_ms", "deliveries_max", "idle_ms", "redelivery_first_ms"], 0)
     >>> rest = {"dead_letters": "", "create": True, "single_active": False, "scope": "broker", "home": 0}

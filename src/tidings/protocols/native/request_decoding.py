@@ -118,13 +118,13 @@ def decode_request(frame: FrameType, fields: dict[str, Value], session: int) -> 
             if field(fields, "withdraw", bool):
                 return Unadvertise(receipt, number)
             return Advertise(receipt, number, field(fields, "destination", str), field(fields, "selector", str))
-        case FrameType.DISCONNECT:
-            return EndConnection(receipt, unsigned(fields, "connection"))
         case _:
-            return _queue_request(frame, fields, receipt)
+            return _administration(frame, fields, receipt)
 
 
-def _queue_request(frame: FrameType, fields: dict[str, Value], receipt: int) -> Request:
+def _administration(frame: FrameType, fields: dict[str, Value], receipt: int) -> Request:
+    if frame is FrameType.DISCONNECT:
+        return EndConnection(receipt, unsigned(fields, "connection"))
     queue = field(fields, "queue", str)
     if frame is FrameType.BROWSE:
         after = BacklogPosition(unsigned(fields, "seq", 63), min(unsigned(fields, "priority"), PRIORITIES - 1))
