@@ -175,7 +175,8 @@ def test_connections_are_listed(browser: Browser) -> None:
 
 def test_a_connection_is_closed(browser: Browser, network: WatchedNetwork) -> None:
     async def come(url: str) -> Client:
-        return await connect(url, client_id="unwanted", reconnect=False)
+        client: Client = await connect(url, client_id="unwanted", reconnect=False)
+        return client
 
     opened = network.do(come)
     browser.open("/connections")

@@ -72,7 +72,6 @@ class QueuesPane:
                         "kind": "Kind",
                         "waiting": "Waiting",
                         "unacknowledged": "Unacknowledged",
-                        "out": "Given out",
                         "consumers": "Consumers",
                         "home": "Kept by",
                     }
@@ -83,8 +82,8 @@ class QueuesPane:
                         _row,
                         key="name",
                         label="Queues",
-                        numbers=("waiting", "unacknowledged", "out", "consumers"),
-                        roomy=("kind", "unacknowledged", "out", "home"),
+                        numbers=("waiting", "unacknowledged", "consumers"),
+                        roomy=("kind", "unacknowledged", "home"),
                         nothing="No queue yet. The first message to queue:orders makes one of that name.",
                         on_pick=self._pick,
                     )
@@ -307,6 +306,7 @@ def _state(item: dict[str, Any]) -> dict[str, object]:
     state: dict[str, object] = {
         "Waiting": item["waiting"],
         "Unacknowledged": item["unacknowledged"],
+        "Given out": count_text(item["given"]),
         "Consumers": item["consumers"],
         "Policy": "none" if item["policy"] is None else policy_text(item["policy"]),
     }
@@ -318,7 +318,6 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
         "kind": _KINDS.get(item["kind"], item["kind"]),
         "waiting": count_text(item["waiting"]),
         "unacknowledged": count_text(item["unacknowledged"]),
-        "out": count_text(item["given"]),
         "consumers": item["consumers"],
         "home": f"broker {item['home']}" if item["home"] else "",
     }
