@@ -17,7 +17,7 @@ from tidings.node.protocol_session import Hello, ProtocolSession
 from tidings.node.requests import Outcome, Request
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import Router
-from tidings.tracking.trace_answer import TraceAnswer
+from tidings.tracking.trace_answer import KeyAnswer, TraceAnswer
 
 
 class Now(NamedTuple):
@@ -186,7 +186,7 @@ class Resolved:
     """Answer of the archive of histories to an inquiry."""
 
     number: int
-    answer: TraceAnswer
+    answer: TraceAnswer | KeyAnswer
 
 
 # Links.

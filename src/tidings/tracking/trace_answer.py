@@ -1,8 +1,10 @@
-"""Answer of one broker to a question about a message: what brokers exchange, and clients and path searches read."""
+"""Questions about messages and the answers of one broker: what brokers exchange, and clients and searches read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from tidings.model.message_id import MessageId
+from tidings.tracking.moments import Span
 from tidings.tracking.recording.losses import TraceReason
 
 
@@ -18,6 +20,7 @@ class Statement:
 
     peer: str
     probability: float
+    between: Span | None = field(default=None, compare=False)  # when, by the broker's clock, as far as records tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +39,27 @@ class TraceAnswer:
     publisher: str = ""  # of messages that name this broker: who their publisher was (`publishers`); empty: not known
     reasons: tuple[TraceReason, ...] = ()  # about the subscriber that was asked about
     moved: bool = False  # of messages that name this broker: perhaps sent again at another one (`may_have_moved`)
+    between: Span | None = field(default=None, compare=False)  # when it passed, by this broker's clock
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQuery:
+    """Asks for messages with this value of an attribute, of a span of time. Text is looked for as what it reads as
+    too, so that `4711` finds the number and the text."""
+
+    name: str
+    hashes: tuple[int, ...]
+    first_ms: int = 0
+    last_ms: int = 2**48 - 1
+    count: int = 100  # of messages at most, the newest
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """A broker's knowledge: messages that were published there, oldest first."""
+
+    broker: int
+    messages: tuple[MessageId, ...] = ()
+    more: bool = False  # older ones that `count` left out
+    since_ms: int = 0  # of older messages some may be missing
+    recorded: bool = True  # False: this broker does not record the attribute

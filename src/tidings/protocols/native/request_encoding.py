@@ -19,6 +19,7 @@ from tidings.node.requests import (
     DeleteQueue,
     Drain,
     EndConnection,
+    FindMessages,
     Forget,
     Identify,
     Keep,
@@ -98,7 +99,7 @@ QueueRequest: TypeAlias = Browse | Purge | Move | CreateQueue | DeleteQueue | En
 PlainRecordRequest: TypeAlias = Recall | Linger
 RetainedRequest: TypeAlias = Retain | ReadRetained | Release
 SubscriptionRequest: TypeAlias = Unsubscribe | Forget | Drain | Advertise | Unadvertise
-ConnectionRequest: TypeAlias = Identify | MakeTemporary | RemoveTemporary | Sync | Trace
+ConnectionRequest: TypeAlias = Identify | MakeTemporary | RemoveTemporary | Sync | Trace | FindMessages
 Form: TypeAlias = tuple[FrameType, dict[str, Value]]
 
 
@@ -137,6 +138,9 @@ def _plain(
         case Trace(_, message, everywhere, why, destination, attributes):
             about: dict[str, Value] = {"why": why, "destination": destination, "attributes": attributes}
             return FrameType.TRACE, {"message": str(message), "everywhere": everywhere, **about}
+        case FindMessages(_, name, value, first_ms, last_ms, count):
+            span: dict[str, Value] = {"first_ms": first_ms, "last_ms": last_ms, "count": count}
+            return FrameType.TRACE, {"key": name, "value": value, **span}
         case _:
             assert_never(request)
 
