@@ -35,7 +35,10 @@ async def connections(call: Call) -> dict[str, Any]:
 
 
 async def close_connection(call: Call) -> dict[str, Any]:
+    call.check_administer()
     number = call.values["number"]
+    if number not in call.control.view().clients.connections:  # also one of this interface, as that of this request
+        raise UsageError("E_CONNECTION_UNKNOWN", f"there is no connection {number}")
     await call.client.ask(lambda receipt: EndConnection(receipt, number))
     return {"closed": number}
 
