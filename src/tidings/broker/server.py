@@ -173,7 +173,7 @@ class Broker:
         )
         gateways = GatewayServices(
             self.clients.gateways,
-            lambda: self.limits.frame_bytes_max,
+            lambda: self.limits,
             lambda: self.login.guard.open,
             self._permits,
             lambda number, error: self._step_and_follow(inputs.FailClient(number, error)),
