@@ -187,8 +187,12 @@ def _hash(text: str) -> int:
 
 
 def document(path: Path) -> dict[str, Any]:
-    """The JSON report of a live trace, without the fields that are the message's own."""
-    return {key: value for key, value in to_dict(path).items() if key not in ("message", "publisher", "ms")}
+    """The JSON report of a live trace, without the fields that are the message's own: its id, and when it passed."""
+    found = {key: value for key, value in to_dict(path).items() if key not in ("message", "publisher", "ms")}
+    for hop in found["hops"]:
+        for one in (hop, *hop["subscribers"]):
+            one.pop("between_ms", None)
+    return found
 
 
 def _describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
