@@ -315,7 +315,9 @@ void bind_network(nb::class_<PyForwarder>& type) {
             "drop_event_filter",
             [](PyForwarder& self, uint32_t number) { self.forwarder.network().event_trees.remove_filter(number); },
             nb::arg("number"))
-        .def("network_stats", &PyForwarder::network_stats, nb::sig("def network_stats(self) -> dict[str, int]"));
+        .def("network_stats", &PyForwarder::network_stats, nb::sig("def network_stats(self) -> dict[str, int]"))
+        .def("take_in_vain", &PyForwarder::take_in_vain, nb::sig("def take_in_vain(self) -> list[bytes]"),
+             "Some of the messages that were brought here since the last call and that nobody here wanted.");
 }
 
 }  // namespace

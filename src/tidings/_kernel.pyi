@@ -792,6 +792,11 @@ class Forwarder:
 
     def network_stats(self) -> dict[str, int]: ...
 
+    def take_in_vain(self) -> list[bytes]:
+        """
+        Some of the messages that were brought here since the last call and that nobody here wanted.
+        """
+
 class Matcher:
     """The exact matcher: an index over subscribers' predicates."""
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tidings/codec/forward_frame.hpp"
@@ -181,6 +182,14 @@ public:
 
     bool hands_up() const { return options_.hands_up; }
 
+    // A copy that nobody here wanted; some are kept, so that it can be told whose interests they came for.
+    void arrive_in_vain(std::string_view message) {
+        ++stats.in_vain;
+        if (in_vain_.size() < in_vain_max && message.size() <= in_vain_bytes_max) in_vain_.emplace_back(message);
+    }
+
+    std::vector<std::string> take_in_vain() { return std::exchange(in_vain_, {}); }
+
     Interests interests;
     EventTrees event_trees;
     NetworkStats stats;
@@ -291,6 +300,7 @@ private:
     }
 
     static constexpr size_t recent_ids_least = 1 << 16;
+    static constexpr size_t in_vain_max = 8, in_vain_bytes_max = 16 << 10;
 
     static std::string_view bytes_of(const uint8_t* id) {
         return {reinterpret_cast<const char*>(id), RecentIds::id_bytes};
@@ -305,6 +315,7 @@ private:
     std::string head_;
     std::vector<uint32_t> matched_;
     std::vector<std::pair<uint32_t, uint32_t>> parts_;
+    std::vector<std::string> in_vain_;  // messages, since they were last taken
 };
 
 }  // namespace tidings

@@ -48,6 +48,7 @@ def make_machines(
         settings.policy,
         settings.advertise,
         settings.merge,
+        settings.merge_in_vain_max,
         settings.cover_advertisements,
         settings.selective,
         settings.hermes,

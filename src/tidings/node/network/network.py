@@ -47,6 +47,7 @@ from tidings.node.network.settings import Dials, NetworkSettings
 from tidings.node.network.store_age import StoreAge
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import CongestionTable, NetworkTables
+from tidings.node.network.vain_copies import VainCopies
 from tidings.node.network_queues.homes import QueueHomes
 from tidings.node.observed_plane import InterestChange
 from tidings.node.plane import NetworkPlane
@@ -101,6 +102,7 @@ class Network:
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self.first_sync = FirstSync(plane, settings, store_and_forward)
         self.store_age = StoreAge()
+        self.vain_copies = VainCopies(plane, lambda: self.scheme, settings.in_vain_max)
         self._arrange(incarnation)
         self.relay_inbox = RelayInbox(
             store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
@@ -119,15 +121,9 @@ class Network:
         self.links, self.unicast, self.flood, self.scheme, self.pan = machines
         self.incarnation = incarnation
         self.store_and_forward.numbering.begin(new_epoch(incarnation, copy_of(self._rng)))
+        plane, store = self._plane, self.store_and_forward
         self.scheme_forwarding = SchemeForwarding(
-            self.scheme,
-            settings,
-            self.clock,
-            self._plane,
-            self._channels,
-            self.store_and_forward,
-            self.event_custody,
-            self._routed,
+            self.scheme, settings, self.clock, plane, self._channels, store, self.event_custody, self._routed
         )
         self._absences = Absences(max(2 * settings.hermes.refresh_ms, settings.hermes.settle_ms))
         self._questions: dict[int, int] = {}  # Pan's token of a request -> the scheme's
@@ -324,6 +320,7 @@ class Network:
             for peer in self._channels.peers:
                 self._channels.say(peer, self.store_age.marks(peer))
         self.note_interests(journal)
+        self._routed(self.vain_copies.tick(self.clock.now))
         self.congestion.change()
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())

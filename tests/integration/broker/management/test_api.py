@@ -290,7 +290,11 @@ BODIES = {
     "createQueue": {"name": "orders.a"},
     "moveMessages": {"target": "orders.b"},
 }
-QUERIES = {"removeDurable": "?owner=alice/x", "explainMessage": "?destination=ticks"}
+QUERIES = {
+    "removeDurable": "?owner=alice/x",
+    "explainMessage": "?destination=ticks",
+    "explainSelector": "?destination=ticks",
+}
 OWN_QUEUE = {"createQueue", "deleteQueue", "browseQueue", "purgeQueue", "moveMessages"}
 CHANGES = {one.name for one in OPERATIONS if one.method != "GET"}
 
