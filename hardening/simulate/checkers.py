@@ -212,8 +212,8 @@ def interests_known(
         if router in truth:
             truth[router].add(encode_predicate(predicate))
     for router, broker in running.items():
-        for predicate in broker.network.scheme.local.narrowed:
-            truth[router].narrow(predicate)
+        for narrowed in broker.network.scheme.local.narrowed:
+            truth[router].narrow(narrowed)
     for router, broker in running.items():
         for other, interests in truth.items():
             if other != router and broker.network.scheme.predicates.get(other, set()) != interests.rows():

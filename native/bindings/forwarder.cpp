@@ -233,6 +233,13 @@ void bind_network(nb::class_<PyForwarder>& type) {
             },
             nb::arg("next_hops"), "For every router that can be reached: the neighbour on the way to it.")
         .def(
+            "reverse_paths",
+            [](PyForwarder& self, const std::unordered_map<uint32_t, std::vector<uint32_t>>& origins) {
+                self.forwarder.network().set_reverse_paths(origins);
+            },
+            nb::arg("origins"),
+            "Of each neighbour the origins whose broadcasts it takes from here; one that is not named may take all.")
+        .def(
             "link",
             [](PyForwarder& self, uint32_t connection, uint32_t neighbour) {
                 self.forwarder.network().link(connection, neighbour);

@@ -748,6 +748,11 @@ class Forwarder:
     def routes(self, next_hops: Mapping[int, int]) -> None:
         """For every router that can be reached: the neighbour on the way to it."""
 
+    def reverse_paths(self, origins: Mapping[int, Sequence[int]]) -> None:
+        """
+        Of each neighbour the origins whose broadcasts it takes from here; one that is not named may take all.
+        """
+
     def link(self, connection: int, neighbour: int) -> None: ...
 
     def unlink(self, neighbour: int) -> None: ...

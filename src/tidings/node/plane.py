@@ -91,6 +91,9 @@ class NetworkPlane(Plane, TrackingPlane, Protocol):
 
     def routes(self, next_hops: Mapping[int, int]) -> None: ...
 
+    def reverse_paths(self, origins: Mapping[int, Sequence[int]]) -> None:
+        """Of each neighbour the origins whose broadcasts it takes from here; one that is not named may take all."""
+
     def event_tree(
         self, name: str, up: int, calls: bool, neighbours: Sequence[int], parents: Sequence[str]
     ) -> None: ...

@@ -13,8 +13,8 @@ from tidings.delivery.policy import QueuePolicy
 from tidings.node.clients.client_sessions import ClientSession, ClientSessions
 from tidings.node.clients.session import Connection
 from tidings.node.clients.user_accounts import Usage
-from tidings.node.network import listing
-from tidings.node.network.explanation import explain, explain_selector
+from tidings.node.network.explain import listing
+from tidings.node.network.explain.explanation import explain, explain_selector
 from tidings.node.network.network import Network
 from tidings.node.node import Node
 from tidings.overlay.effects import Router
@@ -129,7 +129,7 @@ class View:
         return {} if network is None else explain_selector(network, destination, selector)
 
     def interests(self, offset: int, limit: int, containing: str) -> listing.Items:
-        """What this broker asks of others, the costliest on links first: how many, and one page."""
+        """The interests that this broker advertises, the costliest on links first: how many, and one page."""
         network = self._node.network
         return (0, []) if network is None else listing.interests(network, offset, limit, containing)
 

@@ -61,7 +61,7 @@ class Scheme(Protocol):
 
     @property
     def local(self) -> LocalInterests:
-        """What this router advertises of its subscriptions by the flood, and the rows made of them."""
+        """The subscriptions that this router advertises by the flood, and the rows made of them."""
         ...
 
     def local_rows(self) -> set[bytes]:

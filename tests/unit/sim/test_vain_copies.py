@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tidings.matching.encoding import Encoding
+from tidings.node.network.explain.vain_copies import VainCopies
 from tidings.node.network.settings import NetworkSettings
-from tidings.node.network.vain_copies import VainCopies
 from tidings.overlay.link.machine import LinkOptions
 from tidings.overlay.topology.graph import Graph
 from tidings.routing.bdrp.interests import InterestEncoding

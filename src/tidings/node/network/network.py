@@ -29,6 +29,7 @@ from tidings.node.network.copy_numbers import CopyNumbers, new_epoch
 from tidings.node.network.datagrams import Datagrams
 from tidings.node.network.diversions import Diversions
 from tidings.node.network.event_custody import EventCustody
+from tidings.node.network.explain.vain_copies import VainCopies
 from tidings.node.network.first_sync import FirstSync
 from tidings.node.network.held_copies import HeldCopies
 from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, LinkClock, control_frame
@@ -47,7 +48,6 @@ from tidings.node.network.settings import Dials, NetworkSettings
 from tidings.node.network.store_age import StoreAge
 from tidings.node.network.store_and_forward import StoreAndForward
 from tidings.node.network.tables import CongestionTable, NetworkTables
-from tidings.node.network.vain_copies import VainCopies
 from tidings.node.network_queues.homes import QueueHomes
 from tidings.node.observed_plane import InterestChange
 from tidings.node.plane import NetworkPlane
@@ -425,6 +425,7 @@ class Network:
                 case Send(neighbour=neighbour, message=message):
                     self._channels.say(neighbour, message)
                 case Install(table=table):
+                    self._plane.reverse_paths(table.takers)
                     self._absences.routed(self.clock.now, self.unicast.reachable())
                     self.diversions.reachable(self.unicast.reachable())
                     self.congestion.routed(table)

@@ -34,7 +34,7 @@ _QUEUE = QUEUE_ATTRIBUTE.encode()
 
 
 class InterestCost(NamedTuple):
-    """What it takes to advertise a predicate. The form is `exact`, `encoded`, `everything` or `here` (not at all)."""
+    """The costs of advertising a predicate. The form is `exact`, `encoded`, `everything` or `here` (not at all)."""
 
     subscriptions: int
     form: str
@@ -96,7 +96,7 @@ class LocalInterests:
         return list(self._makers)
 
     def cost(self, predicate: bytes) -> InterestCost:
-        """What a predicate costs, or would cost if nobody has subscribed with it."""
+        """The costs of a predicate, also of one that nobody has subscribed with."""
         rows = self._rows_of(predicate)
         form = "exact" if all(map(is_filter, rows)) else "everything" if self._everything <= rows else "encoded"
         count, size = self._counts.get(predicate, 0), sum(map(len, rows))

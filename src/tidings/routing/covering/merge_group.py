@@ -70,7 +70,7 @@ def is_range(row: Conjunction, name: str) -> bool:
 
 
 def along(row: Conjunction, name: str) -> Mergeable:
-    """How a conjunction is merged along one of its `attributes`."""
+    """The way to merge a conjunction along one of its `attributes`."""
     own = row.normal.sets[name]
     rest = frozenset(item for item in row.normal.sets.items() if item[0] != name)
     common = [one for one in row if one.name != name] + [test.constraint for test in own.tests]
@@ -87,7 +87,7 @@ class MergePiece:
         self._bucket: Bucket | None = None
 
     def filters(self) -> list[Predicate]:
-        """What says all of it, as few filters as may be."""
+        """The filters that say all of it, as few as may be."""
         name = self.group.key.name
         self._hull, self._bucket, self._exact = None, None, []
         sets = join_sets(name, ((low, high) for low, high in self.intervals))

@@ -53,8 +53,8 @@ class MergedInterests:
         self._shapes: dict[tuple[str, ...], _Shape] = {}
         self._groups: dict[MergeKey, MergeGroup] = {}
         self._changed: dict[MergePiece, None] = {}
-        self._alone: Counter[Predicate] = Counter()  # changes of what is told as it is, since they were last taken
-        self._by_filter: dict[Predicate, list[MergePiece]] = {}  # of what is told
+        self._alone: Counter[Predicate] = Counter()  # changes of rows that travel unmerged, since they were taken
+        self._by_filter: dict[Predicate, list[MergePiece]] = {}  # that others know
 
     def add(self, predicate: Predicate) -> None:
         self._wanted[predicate] += 1

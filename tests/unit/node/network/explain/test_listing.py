@@ -7,8 +7,8 @@ from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.model.destination import Destination
 from tidings.model.message import Message
-from tidings.node.network import listing
-from tidings.node.network.explanation import explain, explain_selector
+from tidings.node.network.explain import listing
+from tidings.node.network.explain.explanation import explain, explain_selector
 from tidings.node.network.network import Network
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay.topology.graph import Graph

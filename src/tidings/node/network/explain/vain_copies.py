@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from tidings.model.codec import decode_predicate
 from tidings.model.predicate_text import abridged
-from tidings.node.network.row_texts import MatchingRows
+from tidings.node.network.explain.row_texts import MatchingRows
 from tidings.node.plane import NetworkPlane
 from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.routing.effects import Effect, Report

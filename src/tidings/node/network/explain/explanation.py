@@ -1,5 +1,5 @@
 """Explains where a message that enters at this broker would go: whose interests match it, by which rows, and which way;
-and of a selector what it would cost, and who has interests like it.
+and of a selector the costs, and the brokers with interests like it.
 
 Only brokers that the kernel would send it to are looked at, and of each at most ROWS_MAX rows, so that an explanation
 takes a bounded time whatever is known.
@@ -16,8 +16,8 @@ from tidings.model.predicate import Predicate
 from tidings.model.predicate_text import abridged
 from tidings.model.selector import Selector
 from tidings.node.clients.subscription_plan import predicate_of
+from tidings.node.network.explain.row_texts import MatchingRows, row_text
 from tidings.node.network.network import Network
-from tidings.node.network.row_texts import MatchingRows, row_text
 from tidings.node.network.store_and_forward import UNKNOWN
 from tidings.overlay.effects import Router
 from tidings.routing.bdrp import filter_rows
@@ -83,7 +83,7 @@ def _by_covering(network: Network, scheme: CoveringScheme, message: bytes) -> di
 
 
 def explain_selector(network: Network, destination: str, selector: str) -> dict[str, Any]:
-    """What a subscription costs on links, and which other brokers have interests in some of its messages."""
+    """The costs of a subscription on links, and which other brokers have interests in some of its messages."""
     predicate = predicate_of(DestinationPattern.parse(destination), Selector(selector))
     local = network.scheme.local
     cost = local.cost(encode_predicate(predicate))
