@@ -17,7 +17,7 @@ from tidings.broker.management.operations import PREFIX
 from tidings.broker.membership import Membership
 from tidings.broker.server import Broker
 from tidings.broker.startup import StartupOptions, prepare
-from tidings.cli.net.command import app
+from tidings.cli.net import app
 from tidings.client import connect
 from tidings.node.network.held_copies import EmptyStoreOptions, EmptyStorePolicy
 

@@ -13,7 +13,7 @@ import typer
 from tidings.broker.config.network import ENCODINGS, NetworkTable
 from tidings.cli.experiments import real_network
 from tidings.cli.json_text import found_json
-from tidings.cli.net import members, questions
+from tidings.cli.network import members, questions
 from tidings.errors import TidingsError, UsageError
 from tidings.localnet.member import Routing
 from tidings.localnet.network import LocalNetwork, LocalOptions

@@ -1,1 +1,0 @@
-"""`tidings net`: networks of brokers on one machine, changes and questions at brokers that run."""
