@@ -75,7 +75,7 @@ def _show_selector(found: dict[str, Any]) -> None:
         case "exact":
             typer.echo(f"advertised by its exact filter, {cost['exact_bytes']} bytes")
         case form:
-            what = "asks for every message" if form == "everything" else "lets more through than the filter"
+            what = "ask for every message" if form == "everything" else "let more through than the filter"
             rows = f"{cost['rows']} rows of {cost['row_bytes']} bytes, which {what}"
             typer.echo(f"advertised by {rows}; its exact filter has {cost['exact_bytes']} bytes")
     for one in found["like_it"]:
@@ -84,7 +84,7 @@ def _show_selector(found: dict[str, Any]) -> None:
 
 _COLUMNS = {
     Listed.ROUTES: ("router", "next_hop", "distance", "interests"),
-    Listed.INTERESTS: ("filter", "subscriptions", "form", "rows", "row_bytes", "exact_bytes", "in_vain"),
+    Listed.INTERESTS: ("subscriptions", "form", "rows", "row_bytes", "exact_bytes", "in_vain", "filter"),
     Listed.COVERING: ("table", "neighbour", "id", "filter"),
 }
 
