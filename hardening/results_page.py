@@ -49,6 +49,7 @@ COMMANDS = {
     "kills and limits": "python -m hardening.kills.queue_limits",
     "a stopped broker and a killed one": "make crash",
     "kills of brokers and databases": "make crash-database",
+    "fail-over of a pair on one store": "make failover",
     "fail-over of a pair on two hosts": "make hosts",
     "MQTT sessions": "python -m hardening.kills.mqtt",
     "rolling changes": "make rolling",
