@@ -23,6 +23,7 @@ more than about its own. Those points are excluded, and the domain ends before t
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +42,7 @@ else:
 COUNTED_SHARES = (0.5, 0.7, 0.85, 1.0)
 PACES = (0.7, 0.8, 0.9, 1.0, 1.15, 1.35, 1.6, 2.0)  # of clients, in units of their CPU time
 SHARES = (0.005, 0.01, 0.02, 0.035, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)  # φ
-ROUNDS = 12  # of reweighting
+ROUNDS = 8  # of reweighting
 EXPECTED_MIN = 1e-2  # of what was measured
 TURN_MAX, HALVINGS = 1e6, 30
 TYPICAL_MIN, HUBER = 0.02, 2.0  # of relative errors: what is typical at least; how many times that still counts fully
@@ -75,23 +76,13 @@ class CostPoint:
     @property
     def turn_size(self) -> float:
         """Messages in a turn, from the counted ones: of persistent messages from the writes of receipts and copies."""
-        low, high = 0.0, math.log(TURN_MAX)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            k = np.array([math.exp(middle)])
-            reads = float(self.traffic.reads(k)[0])
-            expected, counted = reads, self.reads
-            if self.traffic.persistent:
-                expected, counted = reads + float(self.traffic.writes(k)[0]), self.writes
-            more = expected / float(k[0]) > (counted or 1.0)
-            low, high = (middle, high) if more else (low, middle)
-        return min(math.exp(low), max(1.0, self.traffic.in_flight))
+        return _turn_size(self)
 
     def row(self, share: float) -> Array:
         """The factors of TERMS, as counted if they were."""
         if not self.counted:
-            return row(self.traffic, self.traffic.turn_size(share))
-        factors = row(self.traffic, self.turn_size)
+            return _row(self.traffic, self.traffic.turn_size(share))
+        factors = _row(self.traffic, self.turn_size).copy()
         if not self.traffic.persistent:
             factors[_READ], factors[_WRITE] = self.reads, self.writes
         return factors
@@ -111,6 +102,27 @@ class RegimeBreak:
     variable: str
     value: float
     error: float  # relative, of the costs beyond
+
+
+@lru_cache(maxsize=1 << 14)
+def _row(traffic: Traffic, k: float) -> Array:
+    """Fits look at the same points again and again."""
+    return row(traffic, k)
+
+
+@lru_cache(maxsize=1 << 12)
+def _turn_size(point: CostPoint) -> float:
+    low, high = 0.0, math.log(TURN_MAX)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        k = np.array([math.exp(middle)])
+        reads = float(point.traffic.reads(k)[0])
+        expected, counted = reads, point.reads
+        if point.traffic.persistent:
+            expected, counted = reads + float(point.traffic.writes(k)[0]), point.writes
+        more = expected / float(k[0]) > (counted or 1.0)
+        low, high = (middle, high) if more else (low, middle)
+    return min(math.exp(low), max(1.0, point.traffic.in_flight))
 
 
 def fit_broker(points: Sequence[CostPoint], wake: float = 0.0, *, excluded: Sequence[str] = ()) -> BrokerCosts:
