@@ -46,7 +46,6 @@ COMMANDS = {
     "kills of one broker": "make crash",
     "kills in a network": "make crash",
     "kills and queues": "python -m hardening.kills.network_queues",
-    "fail-over of a pair on one store": "make failover",
     "a stopped broker and a killed one": "make crash",
     "kills of brokers and databases": "make crash-database",
     "fail-over of a pair on one store": "make failover",
