@@ -91,7 +91,7 @@ public:
             readiness_.watch(EPOLL_CTL_ADD, sockets_[i], static_cast<uint32_t>(i), false);
     }
 
-    // Until `seconds` are over and `least` messages sent: with so many in flight, or, if there is a rate, as a Poisson
+    // Until `seconds` are over and `least` messages sent: with `in_flight` messages on their way, or, if there is a rate, as a Poisson
     // process; then no publisher waits for another's messages.
     void run(double seconds, uint64_t in_flight, double rate, uint64_t least) {
         const double end = now_s() + seconds;
@@ -271,8 +271,8 @@ static void bind_load_pump(nb::module_& m) {
             "stamp_at"_a = -1, "seed"_a = 0)
         .def("run", &LoadPump::run, "seconds"_a, "in_flight"_a, "rate"_a, "least"_a = 0,
              nb::call_guard<nb::gil_scoped_release>(),
-             "Until the time is over and `least` more are sent: with so many in flight, or, if there is a rate, as a "
-             "Poisson process.")
+             "Until the time is over and `least` more are sent: with `in_flight` on their way, or, if there is a rate, "
+             "as a Poisson process.")
         .def("drain", &LoadPump::drain, "patience"_a, nb::call_guard<nb::gil_scoped_release>(),
              "Until everything has arrived; False: nothing came for `patience` seconds.")
         .def_ro("sent", &LoadPump::sent)
