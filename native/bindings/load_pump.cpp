@@ -91,8 +91,8 @@ public:
             readiness_.watch(EPOLL_CTL_ADD, sockets_[i], static_cast<uint32_t>(i), false);
     }
 
-    // Until `seconds` are over and `least` messages sent: with `in_flight` messages on their way, or, if there is a rate, as a Poisson
-    // process; then no publisher waits for another's messages.
+    // Until `seconds` are over and `least` messages sent: with `in_flight` on their way, or, if there is a rate, as a
+    // Poisson process; then no publisher waits for another's messages.
     void run(double seconds, uint64_t in_flight, double rate, uint64_t least) {
         const double end = now_s() + seconds;
         const uint64_t target = sent + least;
