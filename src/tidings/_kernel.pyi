@@ -801,7 +801,7 @@ class LoadPump:
 
     def run(self, seconds: float, in_flight: int, rate: float, least: int = 0) -> None:
         """
-        Until the time is over and `least` more are sent: with so many in flight, or, if there is a rate, as a Poisson process.
+        Until the time is over and `least` more are sent: with `in_flight` on their way, or, if there is a rate, as a Poisson process.
         """
 
     def drain(self, patience: float) -> bool:
