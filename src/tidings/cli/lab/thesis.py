@@ -40,17 +40,13 @@ def thesis(
     servers = dict(SERVERS)
     if model is not None:
         servers["this model"] = _stored(model)
-    found = {"throughput": throughput(servers), "filters_pay_below": break_even(servers), "waiting": waiting()}
+    received, pays, waits = throughput(servers), break_even(servers), waiting()
     if picture is not None:
         draw(servers, picture)
     if as_json:
-        typer.echo(found_json(found, indent=1))
+        typer.echo(found_json({"throughput": received, "filters_pay_below": pays, "waiting": waits}, indent=1))
         return
-    for table in (
-        _throughputs(found["throughput"]),
-        _break_evens(found["filters_pay_below"]),
-        _waits(found["waiting"]),
-    ):
+    for table in (_throughputs(received), _break_evens(pays), _waits(waits)):
         Console().print(table)
 
 
