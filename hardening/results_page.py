@@ -46,6 +46,7 @@ COMMANDS = {
     "kills of one broker": "make crash",
     "kills in a network": "make crash",
     "kills and queues": "python -m hardening.kills.network_queues",
+    "kills and moves": "python -m hardening.kills.moving_subscribers",
     "a stopped broker and a killed one": "make crash",
     "MQTT sessions": "python -m hardening.kills.mqtt",
     "rolling changes": "make rolling",

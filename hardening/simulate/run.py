@@ -5,6 +5,7 @@ from hardening.simulate.choices import draw, options
 from hardening.simulate.disks import DisksWorld
 from hardening.simulate.mqtt import MqttWorld
 from hardening.simulate.queues import QueuesWorld
+from hardening.simulate.subscriptions import SubscriptionsWorld
 from hardening.simulate.wire import WireWorld
 from hardening.simulate.world import Outcome, World
 from tidings.sim.driver import Trace
@@ -22,6 +23,8 @@ def run(seed: int, trace: Trace | None = None, /, **forced: str) -> Outcome:
             return DisksWorld(seed, trace).run()
         if choices.world == "queues":
             return QueuesWorld(seed, trace).run()
+        if choices.world == "subscriptions":
+            return SubscriptionsWorld(seed, trace).run()
         if choices.world == "mqtt":
             return MqttWorld(seed, trace).run()
         return machines.run(choices.world, seed)

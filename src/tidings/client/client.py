@@ -247,7 +247,8 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         When this returns the subscription is active: nothing published afterwards is missed at this broker, and
         with wait="network" nothing that is published at any broker that this one can reach. `durable` names a
         subscription that the broker keeps while the client is disconnected; `shared` one whose messages are
-        divided among all subscribers that name it at this broker (at another broker they are another group);
+        divided among all subscribers that name it at this broker, or, as brokers are configured
+        (`delivery.subscription_scope`), in the network, where durable ones are found at every broker, too;
         shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` is
         applied to a subscriber that does not keep up: push-back, drop-oldest, drop-newest or disconnect.
         `no_local` excludes own messages; only for topics with ack="auto", neither durable nor shared.

@@ -297,7 +297,7 @@ def forward_queued(driver: Driver) -> None:
 def attach_remotely(driver: Driver) -> None:
     """A consumer at broker 2, which asks whether all is on disk."""
     channel = QueueChannel(1, opens=True, now=0.0)
-    channel.put(AttachConsumer(1, "queue:here", ""))
+    channel.put(AttachConsumer(1, "queue:here", "", False))
     channel.put(SyncSettlements(7))
     for frame in channel.take(0.0):
         driver.network.datagrams.arrived(Datagram(1, 2, 3, frame))

@@ -1,0 +1,123 @@
+"""Seeded defects in durable and shared subscriptions of the network: the simulation of them must notice each."""
+
+from typing import Any
+
+from hardening.simulate.planting import Method, Mutant
+from tidings.delivery.mailbox import NEW
+from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.mailboxes.mailbox_table import MailboxTable
+from tidings.node.network_queues.hand_over import SubscriptionHandOver
+from tidings.node.network_queues.home_side import HomeSide
+from tidings.node.network_queues.kept_subscriptions import KeptSubscriptions
+from tidings.node.network_queues.network_queues import NetworkQueues
+from tidings.node.network_queues.records import AdoptSubscription, HandOverMessage
+
+SUBSCRIPTIONS = {"world": "subscriptions"}
+
+
+def _as_new(original: Method) -> Method:
+    def hand_over(self: KeptSubscriptions, record: HandOverMessage, answer: Any) -> None:
+        prepare = MailboxService.prepare
+
+        def unmarked(self: MailboxService, message: bytes, mailboxes: Any, expires_ms: int = 0, **more: Any) -> Any:
+            return prepare(self, message, mailboxes, expires_ms, tries=NEW)
+
+        MailboxService.prepare = unmarked  # type: ignore[assignment]
+        try:
+            original(self, record, answer)
+        finally:
+            MailboxService.prepare = prepare  # type: ignore[method-assign]
+
+    return hand_over
+
+
+def _at_once(original: Method) -> Method:
+    def adopt(self: KeptSubscriptions, record: AdoptSubscription, answer: Any) -> None:
+        if record.name in self._service.mailboxes.by_name:
+            self._journal.then_changed(answer)
+        else:
+            original(self, record, answer)
+
+    return adopt
+
+
+def _dropped(original: Method) -> Method:
+    def deliver(self: SubscriptionHandOver, now_ms: int, attempts: Any, tags: list[int], messages: Any) -> None:
+        for tag in tags:
+            self._came(tag, None)
+
+    return deliver
+
+
+def _blind(original: Method) -> Method:
+    def for_copy(self: MailboxTable, message: bytes, sinks: Any) -> Any:
+        hidden, self._hidden = self._hidden, {}
+        try:
+            return original(self, message, sinks)
+        finally:
+            self._hidden = hidden
+
+    return for_copy
+
+
+def _both(original: Method) -> Method:
+    def is_home(self: NetworkQueues, name: str) -> bool:
+        return name.startswith(("shared", "durable")) or bool(original(self, name))
+
+    return is_home
+
+
+def _stay(original: Method) -> Method:
+    return lambda self, mailbox: None
+
+
+SUBSCRIPTION_MUTANTS = (
+    Mutant(
+        "handed-over-unmarked",
+        "what a former home of a subscription had moves as new",
+        KeptSubscriptions,
+        "hand_over",
+        _as_new,
+        choices=SUBSCRIPTIONS,
+    ),
+    Mutant(
+        "adopted-at-once",
+        "a home says that all know it before they do",
+        KeptSubscriptions,
+        "adopt",
+        _at_once,
+        choices=SUBSCRIPTIONS,
+    ),
+    Mutant(
+        "hand-over-dropped",
+        "a former home of a subscription forgets what waits there",
+        SubscriptionHandOver,
+        "deliver",
+        _dropped,
+        choices=SUBSCRIPTIONS,
+    ),
+    Mutant(
+        "hidden-blind",
+        "copies for a former home of a subscription are dropped",
+        MailboxTable,
+        "for_copy",
+        _blind,
+        choices=SUBSCRIPTIONS,
+    ),
+    Mutant(
+        "subscriptions-apart",
+        "a broker that is not the home attaches subscribers of others",
+        NetworkQueues,
+        "_is_home",
+        _both,
+        choices=SUBSCRIPTIONS,
+    ),
+    Mutant(
+        "members-kept",
+        "a former home goes on serving members of a group at other brokers",
+        HomeSide,
+        "dismiss",
+        _stay,
+        choices=SUBSCRIPTIONS,
+    ),
+)
