@@ -7,10 +7,9 @@ from tidings.delivery.mailbox import NEW
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.mailboxes.mailbox_table import MailboxTable
 from tidings.node.network_queues.hand_over import SubscriptionHandOver
-from tidings.node.network_queues.home_side import HomeSide
+from tidings.node.network_queues.homes import QueueHomes
 from tidings.node.network_queues.kept_subscriptions import KeptSubscriptions
-from tidings.node.network_queues.network_queues import NetworkQueues
-from tidings.node.network_queues.records import AdoptSubscription, HandOverMessage
+from tidings.node.network_queues.records import HandOverMessage
 
 SUBSCRIPTIONS = {"world": "subscriptions"}
 
@@ -29,16 +28,6 @@ def _as_new(original: Method) -> Method:
             MailboxService.prepare = prepare  # type: ignore[method-assign]
 
     return hand_over
-
-
-def _at_once(original: Method) -> Method:
-    def adopt(self: KeptSubscriptions, record: AdoptSubscription, answer: Any) -> None:
-        if record.name in self._service.mailboxes.by_name:
-            self._journal.then_changed(answer)
-        else:
-            original(self, record, answer)
-
-    return adopt
 
 
 def _dropped(original: Method) -> Method:
@@ -60,15 +49,17 @@ def _blind(original: Method) -> Method:
     return for_copy
 
 
-def _both(original: Method) -> Method:
-    def is_home(self: NetworkQueues, name: str) -> bool:
-        return name.startswith(("shared", "durable")) or bool(original(self, name))
+def _unconfirmed(original: Method) -> Method:
+    def deliver(self: SubscriptionHandOver, now_ms: int, attempts: Any, tags: list[int], messages: Any) -> None:
+        original(self, now_ms, attempts, tags, messages)
+        for tag in tags:
+            self._came(tag, None)
 
-    return is_home
+    return deliver
 
 
-def _stay(original: Method) -> Method:
-    return lambda self, mailbox: None
+def _claimed(original: Method) -> Method:
+    return lambda self, name: self._router if name in self.claimed else original(self, name)
 
 
 SUBSCRIPTION_MUTANTS = (
@@ -78,14 +69,6 @@ SUBSCRIPTION_MUTANTS = (
         KeptSubscriptions,
         "hand_over",
         _as_new,
-        choices=SUBSCRIPTIONS,
-    ),
-    Mutant(
-        "adopted-at-once",
-        "a home says that all know it before they do",
-        KeptSubscriptions,
-        "adopt",
-        _at_once,
         choices=SUBSCRIPTIONS,
     ),
     Mutant(
@@ -105,19 +88,19 @@ SUBSCRIPTION_MUTANTS = (
         choices=SUBSCRIPTIONS,
     ),
     Mutant(
-        "subscriptions-apart",
-        "a broker that is not the home attaches subscribers of others",
-        NetworkQueues,
-        "_is_home",
-        _both,
+        "hand-over-unconfirmed",
+        "a former home of a subscription forgets what is under way to the home",
+        SubscriptionHandOver,
+        "deliver",
+        _unconfirmed,
         choices=SUBSCRIPTIONS,
     ),
     Mutant(
-        "members-kept",
-        "a former home goes on serving members of a group at other brokers",
-        HomeSide,
-        "dismiss",
-        _stay,
+        "subscriptions-apart",
+        "a broker that has claimed a subscription stays its home",
+        QueueHomes,
+        "home",
+        _claimed,
         choices=SUBSCRIPTIONS,
     ),
 )

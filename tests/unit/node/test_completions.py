@@ -438,7 +438,7 @@ CASES += [
     Case(records.MoveWaiting, divert, diverted, (0, 1), (1, 0), (1, 1)),
     Case(records.ForwardQueued, forward_queued, queued_for_others, (1, 0), (0, 1), (1, 0)),
     Case(records.ActivateRemoteConsumer, attach_remotely, active_consumers, [True], [True], []),
-    Case(records.AnswerSettled, attach_remotely, answered_remotely, [True], [False], []),
+    Case(records.AnswerSettled, attach_remotely, answered_remotely, [True], [True], []),
     Case(records.TakeRelay, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmCopy, relay_twice, taken, (["taken 1", "taken 2"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmHandOver, hand_over, taken, (["safe"], 1), (["refused"], 0), ([], 1)),
