@@ -254,7 +254,7 @@ class BrokerMain:
         judgement = table.judgement()
         if judgement is not None and judgement.problem:
             note(log, logging.WARNING, "tracking is less accurate than configured", reason=judgement.problem)
-        return table.options(Path(self.configuration.broker.data))
+        return replace(table.options(Path(self.configuration.broker.data)), tenure=self._lease.epoch)
 
     def _listeners(self) -> list[ListenerSettings]:
         return [

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVarTuple
 
 from tidings.broker.logs import note
+from tidings.broker.segment_copier import SegmentCopier
 from tidings.errors import TidingsError
 from tidings.extras import install_command, installed
 from tidings.segments.archive import SegmentArchive
@@ -50,6 +51,8 @@ class TrackingOptions:
     folder: Path
     retention: SegmentRetention = field(default_factory=SegmentRetention)
     segment_ms: int = TAIL_MS_MAX  # the age at which records become a segment, which the pipeline can read
+    copies: str = ""  # the URI at which segments are kept as well
+    tenure: int = 1  # of the broker's processes, if they may be on several machines
 
     def open(self, broker: int) -> HistoryStore:
         attachments_max = self.settings.attachments_max
@@ -126,6 +129,7 @@ class TrackingThread:
         self._options, self._broker = options, broker
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._copier: SegmentCopier | None = None
         self._hindrance: str | None = None  # why the catalogue of histories is in memory, if it is
         self._writes = installed("pyarrow")
         self._eras: list[Attachment] = []  # signed, and to be stored with what comes next
@@ -140,7 +144,9 @@ class TrackingThread:
         if self._options is None:
             recorder.start(_now_ms())
             return
+        complete = await self._fetch(self._options)
         self._store = await self._loop.run_in_executor(None, self._options.open, self._broker)
+        self._store.begin_tenure(self._options.tenure, _now_ms(), complete=complete)
         past, stored_ms = await self._loop.run_in_executor(None, self._store.recover, _now_ms())
         self._archive = Unwritten(self._store.archive)
         for damage in self._store.archive.damaged:
@@ -155,6 +161,15 @@ class TrackingThread:
         await self._loop.run_in_executor(None, self._begin)
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
+        if self._copier is not None:
+            self._copier.start()
+
+    async def _fetch(self, options: TrackingOptions) -> bool:
+        """Take what another machine has recorded; False: there may be more than what is here."""
+        if not options.copies:
+            return True
+        self._copier = SegmentCopier(options.folder, options.copies, self._broker)
+        return await self._loop.run_in_executor(None, self._copier.fetch)
 
     @property
     def alive(self) -> bool:
@@ -178,6 +193,8 @@ class TrackingThread:
             self._jobs.put(_Stop())
             await self._loop.run_in_executor(None, self._thread.join)
             await self._loop.run_in_executor(None, self._store.close)
+            if self._copier is not None:
+                await self._loop.run_in_executor(None, self._copier.stop)
 
     # --- on the thread --------------------------------------------------------------------------------------------
 

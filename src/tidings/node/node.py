@@ -229,7 +229,7 @@ class Node:
         elif isinstance(request, Trace):
             self.tracking.tracing.start(now_ms, client, request)
         elif isinstance(request, Retain | ReadRetained | Release):
-            self.retaining.carry_out(client, request)
+            self.retaining.carry_out(now_ms, client, request)
         elif isinstance(request, Keep):
             self.records.keep(client, request)
         elif isinstance(request, Recall):

@@ -178,6 +178,10 @@ class SimBroker:
             case _:
                 assert_never(told)
 
+    def end(self) -> None:
+        """The process ends in this moment: nothing comes of what it does from here on."""
+        self._dead = True
+
     def order(self, now: float, told: Input) -> list[Any]:
         """An operator gives an order."""
         return self._finish(now, told)

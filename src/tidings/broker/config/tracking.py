@@ -82,6 +82,11 @@ class TrackingTable:
         maximum=limits.TIME_MS_MAX,
     )
     folder: str = setting("", "the directory of the records; empty: tracking in the data directory")
+    copies: str = setting(
+        "",
+        "a URI to which finished segments are copied, and from which a process on another machine takes them, as in "
+        "s3://bucket/orders or file:///mnt/shared/orders; empty: records are lost with the machine",
+    )
     age_days_max: float = setting(30.0, "older records are deleted; 0: never", minimum=0, maximum=36_500)
     bytes_max: int = setting(
         10 << 30, "the oldest records are deleted beyond this; 0: no limit", minimum=0, maximum=1 << 60
@@ -112,4 +117,4 @@ class TrackingTable:
         otherwise deny that messages passed in that time."""
         retention = SegmentRetention(int(self.age_days_max * DAY_MS) or None, self.bytes_max or None)
         folder = Path(self.folder) if self.folder else data / "tracking"
-        return TrackingOptions(self.settings(), folder, retention, self.segment_ms)
+        return TrackingOptions(self.settings(), folder, retention, self.segment_ms, self.copies)
