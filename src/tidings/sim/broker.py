@@ -318,9 +318,10 @@ class SimBroker:
                     resumed.held = False
             case nfx.CloseClient(connection):
                 self._end(now, connection)
-            case nfx.Track(changes=changes, entries=entries):
+            case nfx.Track(changes=changes, entries=entries, keys=keys):
                 self._records.changes += changes
                 self._records.archive.store(self._router, entries)
+                self._records.archive.store_keys(self._router, keys)
             case nfx.Inquire():
                 if not self._inquiries:
                     self._out.append(fx.SetTimer("resolve", now + self._host.write_ms / 2))
@@ -381,7 +382,7 @@ class SimBroker:
     def _resolve(self, now: float) -> list[Any]:
         inquiries, self._inquiries = self._inquiries, []
         for one in inquiries:
-            answer = self.engine.recorder.resolve(one.inquiry, self._records.archive)
+            answer = self.engine.recorder.look_up(one.inquiry, self._records.archive)
             self._step(now, inputs.Resolved(one.number, answer))
         return self._finish(now)
 

@@ -10,6 +10,7 @@ from tidings.segments.retention import SegmentRetention
 from tidings.tracking.plan import limits
 from tidings.tracking.plan.matching_set import Judgement, judge
 from tidings.tracking.recording.history import BloomSettings, Mode
+from tidings.tracking.recording.key_notes import TRACE_CONTEXT, check_names
 from tidings.tracking.recording.recorder import TrackingSettings
 from tidings.tracking.recording.strategies import strategy
 
@@ -75,6 +76,11 @@ class TrackingTable:
         maximum=limits.RATE_MAX,
     )
     accuracy: str = setting("warn", "if efpp cannot be held: warn, or refuse to start", choices=("warn", "refuse"))
+    keys: tuple[str, ...] = setting(
+        (TRACE_CONTEXT,),
+        "attributes by whose values messages can be found, 7 to 10 bytes a message each; of traceparent (W3C) "
+        "the trace id counts",
+    )
     segment_ms: int = setting(
         TAIL_MS_MAX,
         "the age at which new records become a segment that the pipeline can read; shorter: more and smaller files",
@@ -106,7 +112,8 @@ class TrackingTable:
     def settings(self) -> TrackingSettings:
         chosen = strategy(self.strategy, self.bloom(), self.buffer_bytes)
         times = self.persist_ms, self.skew_between_brokers_ms
-        return TrackingSettings(chosen, *times, self.forwards, self.attachments_max)
+        keys = check_names(self.keys)
+        return TrackingSettings(chosen, *times, self.forwards, self.attachments_max, keys=keys)
 
     def judgement(self) -> Judgement | None:
         """Judges if the configured accuracy can be held; None: the strategy makes no errors."""
