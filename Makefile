@@ -9,7 +9,7 @@ HARDENING := bench/results/hardening
 NATIVE_SOURCES := $(shell find native -name "*.[ch]pp")
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(NATIVE_SOURCES)
 
-.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan innocent audit crash crash-database failover rolling sim load flaps partition congestion pan hermes covering traces differential docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo quick test check wheel bench versus fuzz sanitize tsan innocent audit crash crash-database failover hosts rolling sim load flaps partition congestion pan hermes covering traces differential docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -138,6 +138,10 @@ crash-database: setup  ## end brokers and the PostgreSQL servers that keep their
 failover: setup  ## kill, stop and switch over pairs of brokers on one store, under load; goes on where it ended (EVENTS=100)
 	$(BIN)/python -c 'import sys; from hardening.kills.failover import main; main(sys.argv[1:])' \
 	  $(or $(EVENTS),100) $(or $(SEED),$$RANDOM) $(HARDENING)/failover.json
+
+hosts: setup  ## the same on hosts that lose each other, the database and clients, as root; goes on where it ended (EVENTS=100 ONLY=promotion)
+	$(BIN)/python -c 'import sys; from hardening.kills.hosts import main; main(sys.argv[1:])' \
+	  $(or $(EVENTS),100) $(or $(SEED),$$RANDOM) $(HARDENING)/failover.json "$(ONLY)"
 
 rolling: setup  ## change each network parameter broker by broker, under load and kills; goes on where it ended (DUE=15000 ONLY=hops_max)
 	$(BIN)/python -m hardening.kills.rolling $(or $(DUE),15000) $(if $(ONLY),--only $(ONLY)) --results $(HARDENING)/rolling.json

@@ -20,6 +20,7 @@ from pathlib import Path
 import psycopg
 from hardening.support.postgresql import cluster
 
+from bench.harness import save
 from tidings.delivery.store import Acked, MailboxAdded, Record, Store, Stored
 from tidings.store.postgresql.options import DatabaseOptions
 from tidings.store.postgresql.place import PostgresPlace
@@ -111,8 +112,11 @@ def report(found: dict[str, list[tuple[float, float]]]) -> None:
         print(f"{name:<20} {wall[name] * 1e3:>11.3f} {cpu[name] * 1e3:>10.3f}")
     ratios = [a[0] / b[0] for a, b in zip(found["SQLite, 1000"], found["PostgreSQL, 1000"], strict=True)]
     more = [a[0] - b[0] for a, b in zip(found["PostgreSQL, 1"], found["bare client"], strict=True)]
-    print(f"1000 unconfirmed: {statistics.median(ratios):.2f} of SQLite's rate")
-    print(f"one at a time: {statistics.median(more) * 1e3:.3f} ms more than the bare client's commit")
+    share, more_ms = statistics.median(ratios), statistics.median(more) * 1e3
+    print(f"1000 unconfirmed: {share:.2f} of SQLite's rate")
+    print(f"one at a time: {more_ms:.3f} ms more than the bare client's commit")
+    batches = {f"{name}, ms": round(seconds * 1e3, 4) for name, seconds in wall.items()}
+    save("store_postgresql", {**batches, "share of SQLite's rate": round(share, 3), "more, ms": round(more_ms, 4)})
 
 
 if __name__ == "__main__":

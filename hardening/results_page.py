@@ -48,6 +48,9 @@ COMMANDS = {
     "kills and queues": "python -m hardening.kills.network_queues",
     "kills and moves": "python -m hardening.kills.moving_subscribers",
     "a stopped broker and a killed one": "make crash",
+    "kills of brokers and databases": "make crash-database",
+    "fail-over of a pair on one store": "make failover",
+    "fail-over of a pair on two hosts": "make hosts",
     "MQTT sessions": "python -m hardening.kills.mqtt",
     "rolling changes": "make rolling",
     "power failures": "make crash",
@@ -59,8 +62,10 @@ COMMANDS = {
     "fuzzing": "make fuzz",
     "threads": "make tsan",
     "load": "make load",
+    "logins beside strangers": "python -m hardening.innocent.logins",
     "audit": "make audit",
 }
+MEASURED = ("_ms", "_ms_95")  # ends of names of figures that are not summed
 SETTINGS = {"sets", "seconds", "minutes"}  # parameters of a run, which are not summed
 COMMON = {
     "what",
@@ -109,11 +114,12 @@ def row(record: dict[str, Any]) -> str:
 
 
 def total(name: str, runs: list[dict[str, Any]]) -> str:
-    """One line of the table of totals. Measurements (load, threads, audit) cannot be summed: only runs are counted."""
+    """One line of the table of totals. Measurements cannot be summed: only their runs are counted."""
     sums: Counter[str] = Counter()
-    if runs[0]["what"] not in ("load", "threads", "audit"):
+    if runs[0]["what"] not in ("load", "threads", "audit", "logins beside strangers"):
         for record in runs:
             counted = {name: value for name, value in record.items() if name not in COMMON | SETTINGS}
+            counted = {name: value for name, value in counted.items() if not name.endswith(MEASURED)}
             sums.update({name: value for name, value in counted.items() if type(value) is int})
     elif any("wrong" in record for record in runs):
         sums["wrong"] = sum(record.get("wrong", 0) for record in runs)

@@ -55,6 +55,7 @@ own serves all blocking clients of the process. In a forked process those of its
 
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from tidings.client.bodies import Body
@@ -69,6 +70,7 @@ from tidings.model.event_type import EventType
 from tidings.model.message import PRIORITY_DEFAULT, Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
+from tidings.tracking.query.key_codec import FoundMessages
 from tidings.tracking.query.path import Path, WhyNot
 '''
 BODIES = {

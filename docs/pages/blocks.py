@@ -8,6 +8,7 @@ A comment before a block says what is special about it:
     fails: why               and that is what the text says
     run with: NEW for OLD    with other words than those a reader sees; several, separated by "; "
     in Spark                 by tests/spark/test_documented.py, in the session that its tests share
+    on hosts: one two        by tests/integration/broker/test_hosts.py, in network namespaces; perhaps ", as postgres"
     in Spark: on a cluster   by tests/spark/test_cluster.py, each with a shell of its own
     not run: why             held against the parsers of the commands only
 """
@@ -32,6 +33,7 @@ MARKS = (
     "fails: ",
     "run with: ",
     "in Spark",
+    "on hosts: ",
     "not run: ",
 )
 LANGUAGES = {"python", "sh", "toml", "java", "js", "csharp", "text", "mermaid", "{toctree}"}

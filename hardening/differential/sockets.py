@@ -18,6 +18,7 @@ from tidings.node.settings import NodeSettings
 from tidings.node.view import View
 from tidings.protocols.native.frames import RawFrame
 from tidings.protocols.native.session import NativeSession
+from tidings.tracking.recording.key_notes import KeyAnswer
 from tidings.tracking.recording.recorder import TraceAnswer
 
 SETTLE_SECONDS = 20.0
@@ -39,7 +40,7 @@ class _UntimedBroker(Broker):
     def __init__(self, settings: NodeSettings, store: Store, limits: BrokerLimits) -> None:
         super().__init__(settings, store, limits=limits)
         self._asked = 0  # reads of the store and of the archive of histories that are under way
-        self._resolve_done: list[tuple[int, TraceAnswer]] = []
+        self._resolve_done: list[tuple[int, TraceAnswer | KeyAnswer]] = []
         self._read_done: list[tuple[Sequence[int], dict[int, bytes], Sequence[int]]] = []
         self._write_done: list[tuple[Sequence[int], TidingsError | None]] = []
 
@@ -70,7 +71,7 @@ class _UntimedBroker(Broker):
         self._asked -= 1
         self._read_done.append((asked, messages, damaged))
 
-    def _resolved(self, number: int, answer: TraceAnswer) -> None:
+    def _resolved(self, number: int, answer: TraceAnswer | KeyAnswer) -> None:
         self._asked -= 1
         self._resolve_done.append((number, answer))
 

@@ -1,6 +1,7 @@
 """Measures how long an innocent client waits while another is at a limit.
 
     python -m hardening.innocent                     # all rows that have no figures of this commit yet
+    python -m hardening.innocent --missing           # all rows that have no figures at all
     python -m hardening.innocent --only selector     # those whose name has this text, again
     python -m hardening.innocent --only LIKE --stacks /tmp/stacks --keep     # where the loop was; nothing is saved
 
@@ -27,6 +28,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", default="", help="rows whose name has this text, again")
     options.add_argument("--seconds", type=float, default=SECONDS, help="of each attack")
+    options.add_argument("--missing", action="store_true", help="rows that have no figures of any commit")
     options.add_argument("--again", action="store_true", help="all rows, also those that have figures")
     options.add_argument("--stacks", default="", help="write where the event loop was in long turns to this file")
     options.add_argument("--keep", action="store_true", help="save nothing")
@@ -34,7 +36,7 @@ def main() -> None:
     commit = environment()["commit"]
     saved = {} if not RESULTS.exists() else {row["what"]: row for row in json.loads(RESULTS.read_text())["rows"]}
     for row in ROWS:
-        has = saved.get(row.what, {}).get("commit") == commit
+        has = row.what in saved and (asked.missing or saved[row.what]["commit"] == commit)
         if asked.only not in row.what or (has and not asked.again and not asked.only):
             continue
         figures = measure(row, asked.seconds, asked.stacks)

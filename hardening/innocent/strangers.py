@@ -56,13 +56,18 @@ def silent(target: Target) -> None:
 
 def _wrong(target: Target, number: int, password: str, user: str = "attacker") -> None:
     """One after the other from one address, whatever the answer is."""
-    hello = control(FrameType.HELLO, {"version": 1, "user": user, "password": password})
-    source = f"127.0.{number + 1}.1"
     while not target.over:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", target.ports["native"]), 30, (source, 0)) as one:
-            one.sendall(hello)
-            while one.recv(4096):
-                pass
+        with suppress(OSError):
+            one_wrong_login(target, number, password, user)
+
+
+def one_wrong_login(target: Target, number: int, password: str = "wrong", user: str = "attacker") -> None:
+    """From a network of this number; returns when it is refused."""
+    hello = control(FrameType.HELLO, {"version": 1, "user": user, "password": password})
+    with socket.create_connection(("127.0.0.1", target.ports["native"]), 30, (f"127.0.{number + 1}.1", 0)) as one:
+        one.sendall(hello)
+        while one.recv(4096):
+            pass
 
 
 def _threads(count: int, work: object, *arguments: object) -> None:
@@ -89,13 +94,17 @@ def long_passwords(target: Target) -> None:
 
 def garbage(target: Target, protocol: str = "native") -> None:
     """Bytes that are no frame, on new connections; the answer is read."""
-    junk = os.urandom(64)
     while not target.over:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", target.ports[protocol]), 30) as one:
-            one.sendall(junk)
-            one.settimeout(1)
-            while one.recv(4096):
-                pass
+        with suppress(OSError):
+            one_garbage(target, protocol)
+
+
+def one_garbage(target: Target, protocol: str = "native") -> None:
+    with socket.create_connection(("127.0.0.1", target.ports[protocol]), 30) as one:
+        one.sendall(os.urandom(64))
+        one.settimeout(1)
+        while one.recv(4096):
+            pass
 
 
 def garbage_stomp(target: Target) -> None:

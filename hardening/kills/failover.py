@@ -24,11 +24,12 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 from hardening.kills.broker import consume, publish, quiet, transact
 from hardening.kills.campaign import rounds
@@ -41,10 +42,13 @@ from tidings.client import Client, connect
 from tidings.errors import TidingsError
 from tidings.localnet.ports import free_ports
 
+E = TypeVar("E", bound=Enum)
+TAKE_OVERS = {"kill", "cut from the database", "cut on the way to the database", "cut on the way from the database"}
 EVENTS_PER_STORE = 10
 START_SECONDS = 240.0  # only there to fail at all: machines may be busy
 STOPPED_SECONDS = 1.5
-LEASE_MS = 1000
+LEASE_MS, CUT_OFF_MS = 1000, 2000
+LOOPBACK = "127.0.0.1"
 LOST = "this broker can no longer write its store and ends"
 GIVE_UP_SECONDS = 600.0
 STOMP_SECONDS = 3.0  # of silence, after which a client takes its connection for lost
@@ -53,12 +57,18 @@ _CONFIG = """
 id = 1
 data = "{data}"
 [[listeners]]
+host = "{host}"
 port = {native}
 [[listeners]]
+host = "{host}"
 protocol = "stomp"
 port = {stomp}
+[users]
+allow_anonymous = {open}
 [metrics]
+host = "{host}"
 port = {metrics}
+api = {api}
 capacity = false
 [delivery]
 deliveries_max = 1000000
@@ -84,17 +94,23 @@ class Half:
     native: int
     stomp: int
     metrics: int
+    host: str = LOOPBACK
+    within: tuple[str, ...] = ()  # the beginning of a command that is run on its host
     process: "subprocess.Popen[bytes] | None" = None
+    losses: int = 0  # of the lease
 
     def configure(self, data: Path, store: str) -> None:
         self.folder.mkdir()
+        far = self.host != LOOPBACK
+        words = {"open": str(far).lower(), "api": str(not far).lower()}
         ports = {"native": self.native, "stomp": self.stomp, "metrics": self.metrics}
-        (self.folder / "broker.toml").write_text(_CONFIG.format(data=data, store=store, **ports))
+        text = _CONFIG.format(data=data, store=store, host=self.host, **words, **ports)
+        (self.folder / "broker.toml").write_text(text)
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
             command = [sys.executable, "-m", "tidings.cli", "broker", "--config", str(self.folder / "broker.toml")]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen([*self.within, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def kill(self) -> None:
         if self.process is not None:
@@ -104,7 +120,7 @@ class Half:
     def role(self) -> str:
         """The role in its health page; empty: no answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}/health", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.host}:{self.metrics}/health", timeout=5) as answer:
                 state = json.load(answer)
         except urllib.error.HTTPError as error:
             state = json.load(error)
@@ -112,8 +128,15 @@ class Half:
             return ""
         return str(state["role"]) if state["ready"] or state["role"] == "standby" else "starting"
 
+    def end_as_lost(self) -> None:
+        """It ends by itself, with one error, since another process may have the lease."""
+        assert self.process is not None
+        assert self.process.wait(START_SECONDS) == LOST_STATUS, "it did not notice that its lease is lost"
+        self.losses += 1
+        assert (self.folder / "log").read_text().count(LOST) == self.losses
+
     def switch_over(self) -> None:
-        url = f"http://127.0.0.1:{self.metrics}/api/v1/broker/switch-over"
+        url = f"http://{self.host}:{self.metrics}/api/v1/broker/switch-over"
         headers = {"Content-Type": "application/json"}
         with urllib.request.urlopen(urllib.request.Request(url, b"{}", headers), timeout=10) as answer:
             assert json.load(answer)["switching"]
@@ -122,15 +145,15 @@ class Half:
 class Pair:
     """`database`: the address of one that keeps the messages; each process then has a data directory of its own."""
 
-    def __init__(self, folder: Path, database: str = "") -> None:
-        ports = iter(free_ports(6))
-        self.database, self._losses = database, Counter[int]()
-        self.halves = [Half(folder / name, next(ports), next(ports), next(ports)) for name in ("a", "b")]
-        store = f'url = "{database}"\nlease_ms = {LEASE_MS}' if database else ""
+    def __init__(self, folder: Path, database: str = "", halves: Sequence[Half] = ()) -> None:
+        ports = iter(free_ports(0 if halves else 6))
+        self.database = database
+        self.halves = halves or [Half(folder / name, next(ports), next(ports), next(ports)) for name in ("a", "b")]
+        store = f'url = "{database}"\nlease_ms = {LEASE_MS}\ncut_off_ms = {CUT_OFF_MS}' if database else ""
         for half in self.halves:
             half.configure(half.folder / "data" if database else folder / "data", store)
             half.start()
-        self.url = "tidings://" + ",".join(f"127.0.0.1:{half.native}" for half in self.halves)
+        self.url = "tidings://" + ",".join(f"{half.host}:{half.native}" for half in self.halves)
 
     def active(self) -> Half:
         """The one that serves, once the other one stands by."""
@@ -157,8 +180,7 @@ class Pair:
                 active.process.send_signal(signal.SIGSTOP)
                 self._taken_over(active)
                 active.process.send_signal(signal.SIGCONT)
-                assert active.process.wait(START_SECONDS) == LOST_STATUS, "it did not notice that its lease is lost"
-                assert (active.folder / "log").read_text().count(LOST) == self._lost(active)
+                active.end_as_lost()
                 active.start()
                 self.active()
             case FailoverEvent.STOP:
@@ -169,11 +191,6 @@ class Pair:
                 active.switch_over()
                 self._taken_over(active)
                 self.active()
-
-    def _lost(self, half: Half) -> int:
-        """Counts the leases that this half has lost."""
-        self._losses[half.native] += 1
-        return self._losses[half.native]
 
     def _taken_over(self, former: Half) -> None:
         """Wait until the other process serves. What it needs for that is not taken from it by one that starts."""
@@ -201,6 +218,10 @@ class FailoverLedger:
         sums = Counter(self.native.figures())
         sums.update(self.stomp.figures())
         sums.update({f"events_{name}": len(waits) for name, waits in self.waits.items()})
+        taken = [wait for name, waits in self.waits.items() if name in TAKE_OVERS for wait in waits]
+        switched = self.waits.get(FailoverEvent.SWITCH.value, [])
+        sums.update(take_overs=len(taken), take_overs_within_5_s=sum(wait <= 5 for wait in taken))
+        sums.update(switch_overs=len(switched), switch_overs_within_1_s=sum(wait <= 1 for wait in switched))
         return dict(sums)
 
 
@@ -230,13 +251,15 @@ class StompPeer:
     """A STOMP client that goes round both addresses when its connection is lost."""
 
     def __init__(self, pair: Pair) -> None:
-        self._ports = [half.stomp for half in pair.halves]
+        self._addresses = [(half.host, half.stomp) for half in pair.halves]
         self._next = 0
 
     async def line(self) -> RawStomp:
         while True:
             with suppress(OSError, AssertionError, TimeoutError, asyncio.IncompleteReadError):
-                raw = await RawStomp.open(self._ports[self._next])
+                host, port = self._addresses[self._next]
+                async with asyncio.timeout(STOMP_SECONDS):
+                    raw = await RawStomp.open(port, host=host)
                 try:
                     async with asyncio.timeout(STOMP_SECONDS):
                         await raw.connect()
@@ -244,7 +267,7 @@ class StompPeer:
                 except BaseException:
                     raw.close()
                     raise
-            self._next = (self._next + 1) % len(self._ports)
+            self._next = (self._next + 1) % len(self._addresses)
             await asyncio.sleep(0.05)
 
     async def publish(self, ledger: Ledger, stop: asyncio.Event) -> None:
@@ -286,7 +309,7 @@ async def ended(raw: RawStomp) -> None:
         await raw.writer.wait_closed()
 
 
-async def load(pair: Pair, plan: list[FailoverEvent], rng: random.Random) -> FailoverLedger:
+async def load(pair: Pair, plan: Sequence[E], hurt: Callable[[E], None], rng: random.Random) -> FailoverLedger:
     """Run one pair through these events under load; return what clients noted."""
     found = FailoverLedger()
     ledger, stop, done = found.native, asyncio.Event(), asyncio.Event()
@@ -313,7 +336,7 @@ async def load(pair: Pair, plan: list[FailoverEvent], rng: random.Random) -> Fai
         await asyncio.sleep(0.2 + rng.expovariate(4))
         await asyncio.to_thread(pair.active)
         probe.take()
-        await asyncio.to_thread(pair.hurt, event)
+        await asyncio.to_thread(hurt, event)
         confirmed = len(ledger.confirmed)
         await _until(lambda before=confirmed: len(ledger.confirmed) > before + 5)  # type: ignore[misc]
         found.waits.setdefault(event.value, []).append(probe.take())
@@ -349,7 +372,7 @@ def one_pair(plan: list[FailoverEvent], rng: random.Random, database: str = "") 
     with tempfile.TemporaryDirectory() as directory:
         pair = Pair(Path(directory), database)
         try:
-            found = asyncio.run(load(pair, plan, rng))
+            found = asyncio.run(load(pair, plan, pair.hurt, rng))
         finally:
             pair.end()
     problems = found.problems()

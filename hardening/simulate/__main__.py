@@ -6,6 +6,7 @@ from functools import partial
 
 from hardening.seeds import parser, run_seeds
 from hardening.simulate import choices as menus
+from hardening.simulate.leases.mutants import LEASE_MUTANTS
 from hardening.simulate.mqtt_mutants import MQTT_MUTANTS
 from hardening.simulate.mutants import MUTANTS
 from hardening.simulate.planting import first_noticed
@@ -32,7 +33,7 @@ def show_mutants() -> int:
     """A table, as docs/networks.md has it."""
     sys.stdout.write("| mutant | defect | first seed | noticed by |\n|---|---|---|---|\n")
     unnoticed = 0
-    for mutant in (*MUTANTS, *PROMISE_MUTANTS, *QUEUE_MUTANTS, *SUBSCRIPTION_MUTANTS, *MQTT_MUTANTS):
+    for mutant in (*MUTANTS, *PROMISE_MUTANTS, *QUEUE_MUTANTS, *SUBSCRIPTION_MUTANTS, *MQTT_MUTANTS, *LEASE_MUTANTS):
         notice = first_noticed(mutant)
         unnoticed += notice is None
         seed, checker = ("none", "nobody") if notice is None else (str(notice.seed), notice.checker)

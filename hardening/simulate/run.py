@@ -3,6 +3,7 @@
 from hardening.simulate import machines
 from hardening.simulate.choices import draw, options
 from hardening.simulate.disks import DisksWorld
+from hardening.simulate.leases.world import LeasesWorld
 from hardening.simulate.mqtt import MqttWorld
 from hardening.simulate.queues import QueuesWorld
 from hardening.simulate.subscriptions import SubscriptionsWorld
@@ -27,6 +28,8 @@ def run(seed: int, trace: Trace | None = None, /, **forced: str) -> Outcome:
             return SubscriptionsWorld(seed, trace).run()
         if choices.world == "mqtt":
             return MqttWorld(seed, trace).run()
+        if choices.world == "leases":
+            return LeasesWorld(seed, trace).run()
         return machines.run(choices.world, seed)
     except Exception as error:
         command = f"python -m hardening.simulate {seed}{options(choices, forced)}"

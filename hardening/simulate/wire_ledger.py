@@ -1,6 +1,6 @@
 """The ledger of the wire workload: all that clients sent and were given, to be judged by its checkers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,9 +17,10 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.network.copy_numbers import decode_item
 from tidings.node.requests import AckMode, Request, Subscribe, Verdict
-from tidings.sim.broker import SimBroker
-from tidings.sim.brokers import Brokers
+from tidings.sim.broker import Action, SimBroker
+from tidings.sim.calendar import Calendar
 from tidings.sim.client import SimClient
+from tidings.sim.host import Host
 
 TOPIC = "wire"
 
@@ -104,8 +105,24 @@ class Box:
         return sent.destination == TOPIC
 
 
+class Doors(Protocol):
+    """Brokers as clients see them: those of a network, or processes of which one serves at a time."""
+
+    @property
+    def calendar(self) -> Calendar: ...
+
+    @property
+    def hosts(self) -> Mapping[int, Host]: ...
+
+    def broker(self, router: int) -> SimBroker | None: ...
+
+    def frozen(self, router: int) -> bool: ...
+
+    def call(self, router: int, act: Action) -> None: ...
+
+
 class Ledger:
-    def __init__(self, brokers: Brokers, rng: Random) -> None:
+    def __init__(self, brokers: Doors, rng: Random) -> None:
         self.brokers, self.rng = brokers, rng
         self.sent: dict[bytes, Sent] = {}
         self.clients: list[SimClient] = []
@@ -164,7 +181,7 @@ class Party:
         return broker is not None and client is not None and broker.clients.get(client.number) is client
 
     def call(self, act: Callable[[SimBroker, float], list[Any]]) -> None:
-        self.brokers.driver.call(str(self.router), act)
+        self.brokers.call(self.router, act)
 
     def connect(self, time_ms: int = 0) -> SimClient:
         made: list[SimClient] = []

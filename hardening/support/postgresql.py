@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,12 +31,16 @@ def _account() -> pwd.struct_passwd | None:
 
 
 class Cluster:
-    """A server with its data in a folder, on a Unix socket and a loopback port."""
+    """A server with its data in a folder, on a Unix socket and a port, by default of loopback.
 
-    def __init__(self, folder: Path, port: int = 0) -> None:
+    `within`: the beginning of a command that is run on its host, if that is a network namespace.
+    """
+
+    def __init__(self, folder: Path, port: int = 0, *, address: str = "127.0.0.1", within: Sequence[str] = ()) -> None:
         self.folder = folder
         self.data = folder / "data"
         self.port = port or _free_port()
+        self.address, self._within = address, list(within)
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
         account = _account()
@@ -76,14 +80,18 @@ class Cluster:
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         arguments = ["-D", str(self.data), "-k", str(self.folder), "-p", str(self.port)]
         log = (self.folder / "log").open("ab")
+        user, group = self._user
+        become: list[str] = []
+        if self._within and user is not None:  # entering a namespace takes root
+            become, user, group = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"], None, None
         self._process = subprocess.Popen(
-            [program("postgres"), *arguments, "-c", "listen_addresses=127.0.0.1"],
+            [*self._within, *become, program("postgres"), *arguments, "-c", f"listen_addresses={self.address}"],
             stdout=log,
             stderr=log,
             start_new_session=True,
-            user=self._user[0],
-            group=self._user[1],
-            extra_groups=None if self._user[0] is None else [],
+            user=user,
+            group=group,
+            extra_groups=None if user is None else [],
         )
         log.close()
         self.wait()
@@ -122,6 +130,10 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+
+    def remove(self) -> None:
+        """Its data; it must not run."""
+        shutil.rmtree(self.data)
 
     def discard(self) -> None:
         """End it, if it runs, without a last checkpoint of what nobody needs."""
@@ -173,7 +185,7 @@ QUICK = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "60", "aut
 @contextmanager
 def pair() -> Iterator[tuple[Cluster, Cluster]]:
     """A primary and a standby that has each commit before it is acknowledged."""
-    with cluster() as primary, _folder() as folder:
+    with cluster() as primary, folder_of_server() as folder:
         standby = Cluster(folder)
         standby.follow(primary)
         try:
@@ -186,7 +198,7 @@ def pair() -> Iterator[tuple[Cluster, Cluster]]:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def folder_of_server() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="tidings-pg-"))
     account = _account()
     if account is not None:
@@ -200,7 +212,7 @@ def _folder() -> Iterator[Path]:
 @contextmanager
 def cluster(settings: Mapping[str, object] = QUICK) -> Iterator[Cluster]:
     """A running server, removed afterwards. By default its disk is not waited for."""
-    with _folder() as folder:
+    with folder_of_server() as folder:
         server = Cluster(folder)
         try:
             server.make(settings)

@@ -137,8 +137,8 @@ class RawStomp:
         self.reader, self.writer, self.version = reader, writer, version
 
     @classmethod
-    async def open(cls, port: int, version: StompVersion = StompVersion.V12) -> "RawStomp":
-        return cls(*await asyncio.open_connection("127.0.0.1", port), version)
+    async def open(cls, port: int, version: StompVersion = StompVersion.V12, *, host: str = "127.0.0.1") -> "RawStomp":
+        return cls(*await asyncio.open_connection(host, port), version)
 
     async def connect(self, **headers: str) -> StompFrame:
         given = {"accept-version": str(self.version), "host": "test"}

@@ -23,7 +23,14 @@ from tidings.tracking.recording.history import (
     Mode,
     newest,
 )
-from tidings.tracking.recording.recorder import Effect, Recorder, StoreAttachment, StoreEntries, TrackingSettings
+from tidings.tracking.recording.recorder import (
+    Effect,
+    Recorder,
+    StoreAttachment,
+    StoreEntries,
+    StoreKeys,
+    TrackingSettings,
+)
 
 START_MS = 1_762_000_000_000
 
@@ -180,6 +187,8 @@ class World:
                     self.archive.store(broker, [entry])
                 case StoreAttachment(change):
                     self.changes[broker].append(change)
+                case StoreKeys(batch):
+                    self.archive.store_keys(broker, [batch])
                 case _:
                     assert_never(effect)
 

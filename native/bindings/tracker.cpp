@@ -1,6 +1,7 @@
 // The tracker's binding: ids in, filters out as tuples.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -97,6 +98,20 @@ static void bind_tracker(nb::module_& m) {
             nb::arg("kind"), nb::arg("origin"), nb::arg("peer"), nb::arg("id"), nb::arg("moment_ms"), nb::arg("now_ms"),
             "The filter in memory that matches this time: sequence, number of ids, number of bits, and if it holds the "
             "id.")
+        .def(
+            "choose_keys", [](Tracker& self, const std::vector<std::string>& names) { self.keys.choose(names); },
+            nb::arg("names"), "Attributes by whose values messages can be found.")
+        .def(
+            "take_keys",
+            [](Tracker& self) {
+                nb::list all;
+                for (const KeyNotes::Batch& one : self.keys.take())
+                    all.append(nb::make_tuple(one.name, to_bytes(one.hashes), to_bytes(one.ids)));
+                return all;
+            },
+            nb::sig("def take_keys(self) -> list[tuple[str, bytes, bytes]]"),
+            "Of each of these attributes: hashes of values, 8 bytes each, and ids of the messages, since the last "
+            "call.")
         .def("know_brokers", &Tracker::know_brokers, nb::arg("brokers"),
              "Brokers that ids may name; what names another is kept under origin 0.")
         .def("stragglers", &Tracker::stragglers, nb::arg("origin"), nb::arg("moment_ms"), nb::arg("now_ms"),

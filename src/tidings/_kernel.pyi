@@ -1176,6 +1176,14 @@ class Tracker:
         The filter in memory that matches this time: sequence, number of ids, number of bits, and if it holds the id.
         """
 
+    def choose_keys(self, names: Sequence[str]) -> None:
+        """Attributes by whose values messages can be found."""
+
+    def take_keys(self) -> list[tuple[str, bytes, bytes]]:
+        """
+        Of each of these attributes: hashes of values, 8 bytes each, and ids of the messages, since the last call.
+        """
+
     def know_brokers(self, brokers: Sequence[int]) -> None:
         """Brokers that ids may name; what names another is kept under origin 0."""
 

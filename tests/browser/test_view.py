@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tidings.console.force_layout import layout
+from tidings.console.panes.map import broker_facts
 from tidings.console.panes.playback import EXAMPLE, film_of
 from tidings.console.panes.playground import properties_of
 from tidings.console.panes.queues import why_unseen
@@ -42,6 +43,13 @@ def test_rates_and_links_come_from_two_moments() -> None:
     assert view.brokers[1].rates.utilisation == pytest.approx(0.5)
     (link,) = view.links
     assert (link.ends, link.up, link.bytes_s, link.waiting_bytes) == ((1, 2), True, 1000.0, 20)
+
+
+@pytest.mark.parametrize(("role", "shown"), [("single", None), ("active", "active, of a pair")])
+def test_of_a_pair_the_role_is_shown(role: str, shown: str | None) -> None:
+    broker = {"broker": {"id": 1, "name": "orders", "role": role}, "connections": 0, "filters": 0}
+    view = network_view([Said("a", overview(1, 12) | broker, None)])
+    assert broker_facts(view.brokers[1]).get("Role") == shown
 
 
 def test_brokers_that_are_not_watched_or_are_gone_stay_on_the_map() -> None:

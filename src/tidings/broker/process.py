@@ -36,7 +36,7 @@ from tidings.broker.links.links import BrokerLinks
 from tidings.broker.logs import note
 from tidings.broker.management.api import ManagementApi
 from tidings.broker.management.call import BrokerControl
-from tidings.broker.management.operations import PREFIX
+from tidings.broker.management.operations import JAEGER, PREFIX
 from tidings.broker.membership import Membership
 from tidings.broker.security.audit import open_audit
 from tidings.broker.security.user_guard import UserGuard
@@ -214,7 +214,8 @@ class BrokerMain:
             self.switch_over,
             self._back_up,
         )
-        return {f"{PREFIX}/": ManagementApi(broker.management, control).answer}
+        answer = ManagementApi(broker.management, control).answer
+        return {f"{PREFIX}/": answer, f"{JAEGER}/traces/": answer}
 
     async def _back_up(self, name: str) -> Path:
         if not isinstance(self._store, SqliteStore):
@@ -254,7 +255,7 @@ class BrokerMain:
         judgement = table.judgement()
         if judgement is not None and judgement.problem:
             note(log, logging.WARNING, "tracking is less accurate than configured", reason=judgement.problem)
-        return table.options(Path(self.configuration.broker.data))
+        return replace(table.options(Path(self.configuration.broker.data)), tenure=self._lease.epoch)
 
     def _listeners(self) -> list[ListenerSettings]:
         return [

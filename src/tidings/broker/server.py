@@ -72,6 +72,7 @@ from tidings.node.inputs import Input, Now
 from tidings.node.limits import BrokerLimits, UserQuota
 from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
+from tidings.tracking.recording.key_notes import KeyAnswer
 from tidings.tracking.recording.recorder import TraceAnswer
 
 log = logging.getLogger("tidings.broker")
@@ -384,7 +385,7 @@ class Broker:
         self.step(inputs.Turn())
         self.clients.after(flush=True)
 
-    def _resolved(self, number: int, answer: TraceAnswer) -> None:
+    def _resolved(self, number: int, answer: TraceAnswer | KeyAnswer) -> None:
         self._step_and_follow(inputs.Resolved(number, answer))
 
     def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:
@@ -429,8 +430,8 @@ class Broker:
             case Inspection(connection, question):
                 principal = self.engine.view.connections[connection].principal
                 self.step(inputs.Inspected(connection, inspect(self.view(), principal, question)))
-            case Track(changes, entries):
-                self.tracking.store(changes, entries)
+            case Track(changes, entries, keys):
+                self.tracking.store(changes, entries, keys)
             case Inquire(number, inquiry):
                 self.tracking.inquire(number, inquiry)
             case Log():

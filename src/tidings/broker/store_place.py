@@ -22,6 +22,7 @@ def store_place(configuration: Configuration) -> StorePlace:
             password_file=table.password_file,
             require_synchronous=table.require_synchronous,
             lease_ms=table.lease_ms,
+            cut_off_ms=table.cut_off_ms if table.standby else 0.0,
             wait_ms=table.wait_ms,
             quota_bytes=table.quota_bytes,
         )

@@ -16,20 +16,26 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVarTuple
 
+import numpy as np
+
 from tidings.broker.logs import note
+from tidings.broker.segment_copier import SegmentCopier
 from tidings.errors import TidingsError
 from tidings.extras import install_command, installed
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.history_store import TAIL_MS_MAX, HistoryStore
+from tidings.segments.key_store import KeyStore
 from tidings.segments.retention import SegmentRetention
+from tidings.tracking.ids import as_ids, id_array, id_times
 from tidings.tracking.query.archive import MemoryArchive
 from tidings.tracking.recording.attachments import Attachment
 from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, newest
+from tidings.tracking.recording.key_notes import KeyAnswer, KeyBatch, KeyQuery, answered, encode_keys, find_key
 from tidings.tracking.recording.recorder import Inquiry, Recorder, StoreAttachment, TraceAnswer, TrackingSettings
 
 log = logging.getLogger("tidings.tracking")
@@ -50,22 +56,28 @@ class TrackingOptions:
     folder: Path
     retention: SegmentRetention = field(default_factory=SegmentRetention)
     segment_ms: int = TAIL_MS_MAX  # the age at which records become a segment, which the pipeline can read
+    copies: str = ""  # the URI at which segments are kept as well
+    tenure: int = 1  # of the broker's processes, if they may be on several machines
 
     def open(self, broker: int) -> HistoryStore:
         attachments_max = self.settings.attachments_max
         return HistoryStore(self.folder, broker, self.retention, attachments_max, self.segment_ms)
+
+    def open_keys(self, now_ms: int) -> KeyStore:
+        return KeyStore(self.folder, self.settings.keys, self.retention, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class _Store:
     changes: Sequence[Attachment]
     entries: Sequence[HistoryEntry]
+    keys: Sequence[KeyBatch] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Inquire:
     number: int
-    inquiry: Inquiry
+    inquiry: Inquiry | KeyQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +91,9 @@ _Job: TypeAlias = _Store | _Inquire | _Stop
 class Unwritten:
     """The archive together with what is not on disk yet."""
 
-    def __init__(self, archive: SegmentArchive) -> None:
-        self._archive = archive
+    def __init__(self, archive: SegmentArchive, keys: KeyStore) -> None:
+        self._archive, self._stored_keys = archive, keys
+        self.keys: list[KeyBatch] = []
         self.changes: list[Attachment] = []
         self.entries: list[HistoryEntry] = []
         self._lost_ms = 0
@@ -101,6 +114,14 @@ class Unwritten:
     def stored_ms(self, broker: int) -> Mapping[int, int]:
         return self._archive.stored_ms(broker)
 
+    def find_key(self, broker: int, query: KeyQuery) -> KeyAnswer:
+        """All that waits is written first, unless the disk takes nothing."""
+        found = self._stored_keys.find(broker, query)
+        own = find_key((encode_keys([one]) for one in self.keys if one.name == query.name), query)
+        ids = np.concatenate([id_array(*found.messages), own])
+        both = answered(broker, query, ids, more=found.more, since_ms=max(found.since_ms, self._lost_ms))
+        return replace(both, recorded=found.recorded)
+
     def keep(self) -> None:
         """Nothing will be written: the last copy of each filter stays here, and the recorder has the changes."""
         self.entries, self.changes = newest(self.entries), []
@@ -113,6 +134,11 @@ class Unwritten:
             gone = self.entries.pop(0)
             size -= len(gone.data)
             self._lost_ms = max(self._lost_ms, gone.stored_ms + 1)
+        size = sum(len(batch.ids) for batch in self.keys)
+        while size > UNWRITTEN_BYTES_MAX // 4:
+            lost = self.keys.pop(0)
+            size -= len(lost.ids)
+            self._lost_ms = max(self._lost_ms, int(id_times(as_ids(lost.ids)).max()) + 1)
         excess = len(self.changes) - UNWRITTEN_CHANGES_MAX
         if excess > 0:
             self._lost_ms = max(self._lost_ms, self.changes[excess - 1].ms + 1)
@@ -126,13 +152,14 @@ class TrackingThread:
         self._options, self._broker = options, broker
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._copier: SegmentCopier | None = None
         self._hindrance: str | None = None  # why the catalogue of histories is in memory, if it is
         self._writes = installed("pyarrow")
         self._eras: list[Attachment] = []  # signed, and to be stored with what comes next
         self._failing: dict[str, str] = {}  # what cannot be done at present, and in which way
         self.failures = 0
 
-    async def start(self, recorder: Recorder, on_answer: Callable[[int, TraceAnswer], None]) -> None:
+    async def start(self, recorder: Recorder, on_answer: Callable[[int, TraceAnswer | KeyAnswer], None]) -> None:
         """Open the store and begin an era. When this returns a sign of it is on disk, unless the disk takes nothing: of
         a process that is killed in its first moment the next one must know."""
         self._recorder, self._on_answer = recorder, on_answer
@@ -140,10 +167,13 @@ class TrackingThread:
         if self._options is None:
             recorder.start(_now_ms())
             return
+        complete = await self._fetch(self._options)
         self._store = await self._loop.run_in_executor(None, self._options.open, self._broker)
+        self._store.begin_tenure(self._options.tenure, _now_ms(), complete=complete)
         past, stored_ms = await self._loop.run_in_executor(None, self._store.recover, _now_ms())
-        self._archive = Unwritten(self._store.archive)
-        for damage in self._store.archive.damaged:
+        self._keys = await self._loop.run_in_executor(None, self._options.open_keys, _now_ms())
+        self._archive = Unwritten(self._store.archive, self._keys)
+        for damage in (*self._store.archive.damaged, *self._keys.damaged):
             note(log, logging.ERROR, "damaged history records", reason=damage.reason)
         for hindrance in self._store.hindrances:
             note(log, logging.ERROR, "history records cannot be maintained", reason=hindrance.reason)
@@ -155,21 +185,35 @@ class TrackingThread:
         await self._loop.run_in_executor(None, self._begin)
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
+        if self._copier is not None:
+            self._copier.start()
+
+    async def _fetch(self, options: TrackingOptions) -> bool:
+        """Take what another machine has recorded; False: there may be more than what is here."""
+        if not options.copies:
+            return True
+        self._copier = SegmentCopier(options.folder, options.copies, self._broker)
+        return await self._loop.run_in_executor(None, self._copier.fetch)
 
     @property
     def alive(self) -> bool:
         """True while its thread runs, if it needs one."""
         return self._thread is None or self._thread.is_alive()
 
-    def store(self, changes: Sequence[Attachment], entries: Sequence[HistoryEntry]) -> None:
+    def store(
+        self, changes: Sequence[Attachment], entries: Sequence[HistoryEntry], keys: Sequence[KeyBatch] = ()
+    ) -> None:
         if self._thread is not None:
-            self._jobs.put(_Store(changes, entries))
+            self._jobs.put(_Store(changes, entries, keys))
 
-    def inquire(self, number: int, inquiry: Inquiry) -> None:
+    def inquire(self, number: int, inquiry: Inquiry | KeyQuery) -> None:
         if self._thread is not None:
             self._jobs.put(_Inquire(number, inquiry))
         else:
-            answer = self._recorder.resolve(inquiry, MemoryArchive())
+            stores_nothing = isinstance(inquiry, KeyQuery)
+            answer = (
+                self._recorder.unsure(inquiry) if stores_nothing else self._recorder.look_up(inquiry, MemoryArchive())
+            )
             self._loop.call_soon(self._on_answer, number, answer)
 
     async def close(self) -> None:
@@ -178,6 +222,8 @@ class TrackingThread:
             self._jobs.put(_Stop())
             await self._loop.run_in_executor(None, self._thread.join)
             await self._loop.run_in_executor(None, self._store.close)
+            if self._copier is not None:
+                await self._loop.run_in_executor(None, self._copier.stop)
 
     # --- on the thread --------------------------------------------------------------------------------------------
 
@@ -202,6 +248,7 @@ class TrackingThread:
 
     def _retire(self) -> None:
         self._store.retire(_now_ms())
+        self._keys.retire(_now_ms())
         self._post(self._recorder.attachments.forget, self._store.archive.since_ms)
 
     def _next(self, seconds: float) -> _Job | None:
@@ -215,6 +262,7 @@ class TrackingThread:
         while isinstance(job, _Store):
             self._archive.changes += job.changes
             self._archive.entries += job.entries
+            self._archive.keys += job.keys
             try:
                 job = self._jobs.get_nowait()
             except queue.Empty:
@@ -228,9 +276,14 @@ class TrackingThread:
     @property
     def _waits(self) -> bool:
         """True if there is something to write beyond the run markers on disk."""
-        return bool(self._archive.entries) or self._archive.changes != self._eras
+        return bool(self._archive.entries or self._archive.keys) or self._archive.changes != self._eras
 
     def _write(self) -> None:
+        if keys := self._archive.keys:
+            if self._try("kept as keys", lambda: self._keys.append(keys, _now_ms())):
+                self._archive.keys = []
+            else:
+                self._archive.shrink()
         changes, entries = self._archive.changes, self._archive.entries
         if not self._waits:
             return
@@ -255,7 +308,7 @@ class TrackingThread:
 
     def _inquire(self, job: _Inquire) -> None:
         try:
-            answer = self._recorder.resolve(job.inquiry, self._archive)
+            answer = self._recorder.look_up(job.inquiry, self._archive)
         except (TidingsError, sqlite3.Error) as error:  # a filter that cannot be read
             note(log, logging.ERROR, "histories cannot be read", reason=str(error))
             answer = self._recorder.unsure(job.inquiry)

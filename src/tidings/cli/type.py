@@ -10,7 +10,7 @@ from tidings.cli.json_text import found_json
 from tidings.client import Client
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, TypeTree
-from tidings.model.event_type_json import attributes_of, type_to_object
+from tidings.model.event_type_json import event_type_of, shown, type_to_object
 
 T = TypeVar("T")
 group = typer.Typer(no_args_is_help=True, help="Add, remove and show event types.")
@@ -27,17 +27,20 @@ def register(app: typer.Typer) -> None:
 def add(
     name: Name,
     attribute: Annotated[
-        list[str] | None, typer.Argument(help="Its own attributes, name:type; bool, int, float, string or bytes.")
+        list[str] | None,
+        typer.Argument(
+            help="Its own attributes, name:type; bool, int, float, string, bytes or time; with ? after it if optional."
+        ),
     ] = None,
     parent: Annotated[str, typer.Option(help="The type whose attributes it inherits.")] = "",
     *,
     access: connecting.ClientAccess,
 ) -> None:
-    """Add an event type.
+    """Add an event type, or optional attributes to one that is there.
 
     Example: tidings type add Sale buyer:string --parent Trade
     """
-    added = EventType(name, parent or None, attributes_of(dict(map(_attribute, attribute or ()))))
+    added = event_type_of(name, parent or None, dict(map(_attribute, attribute or ())))
     client = access.client(reconnect=False)
     _ask(client, lambda: client.add_type(added))
     typer.echo(f"added {name}")
@@ -93,11 +96,12 @@ def show(
     """
     client = access.client(reconnect=False)
     chain = _ask(client, lambda: client.get_type(name))
-    attributes = TypeTree(chain).attributes(name)
+    tree = TypeTree(chain)
+    attributes = {one: shown(kind, optional=one in tree.optional(name)) for one, kind in tree.attributes(name).items()}
     ancestors = [one.name for one in chain[:-1]]
     if json:
-        kinds = {attribute: kind.value for attribute, kind in attributes.items()}
-        typer.echo(found_json({"name": name, "ancestors": ancestors, "attributes": kinds}))
+        version = tree[name].version
+        typer.echo(found_json({"name": name, "ancestors": ancestors, "attributes": attributes, "version": version}))
         return
     typer.echo(" > ".join([*ancestors, name]))
     for attribute, kind in attributes.items():
@@ -105,7 +109,8 @@ def show(
 
 
 def _line(one: EventType) -> str:
-    attributes = " ".join(f"{name}:{kind}" for name, kind in one.attributes.items())
+    kinds = ((name, shown(kind, optional=name in one.optional)) for name, kind in one.attributes.items())
+    attributes = " ".join(f"{name}:{kind}" for name, kind in kinds)
     return " ".join(part for part in (one.name, f"({one.parent})" if one.parent else "", attributes) if part)
 
 

@@ -16,7 +16,7 @@ refused, messages of a subscription were dropped) are kept in `client.errors` an
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -255,6 +255,12 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         if confirm and wait is not False:
             await receipt.confirmed()
         return receipt
+
+    async def send_encoded(self, messages: Sequence[bytes], session: int) -> int:
+        """Send some of these messages, for a transaction; see `Transaction.publish_encoded`."""
+        if self._echoes.all:
+            raise UsageError("E_ARGUMENT", "publish_encoded needs a client without subscriptions: connect another one")
+        return await self._outbox.send_encoded(messages, session)
 
     # --- subscribing ----------------------------------------------------------------------------------------------
 

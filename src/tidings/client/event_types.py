@@ -11,6 +11,7 @@ lost connection they are sent again.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -19,10 +20,12 @@ from tidings.client.bodies import Body
 from tidings.client.connection.answers import Receipt
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
-from tidings.model.event_type_json import attributes_of, types_from_json, types_to_json
+from tidings.model.event_type_json import event_type_of, types_from_json, types_to_json
 from tidings.model.event_type_topics import topic_of
 from tidings.model.values import Value
 from tidings.protocols.native.frames import FrameType, control, field
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EventTypes(ABC):
@@ -44,16 +47,18 @@ class EventTypes(ABC):
     async def add_type(
         self, event_type: str | EventType, attributes: Mapping[str, str] | None = None, *, parent: str | None = None
     ) -> None:
-        """Make an event type known: its own attributes (bool, int, float, string or bytes) beside its parent's.
+        """Make an event type known: its own attributes (bool, int, float, string, bytes, time) beside its parent's.
 
-        Adding a type that is known in the same form does nothing.
+        `float?` is an optional attribute, which events may leave out. Adding a type that is known in the same form, or
+        with more optional attributes, does nothing; with more optional attributes than before it gets these, also
+        while it is used.
         """
         if not isinstance(event_type, EventType):
             if attributes is not None and not isinstance(attributes, Mapping):
                 raise UsageError("E_ARGUMENT", f"attributes must be a mapping, not {type(attributes).__name__}")
             if parent is not None:
                 text("parent", parent)
-            event_type = EventType(text("event_type", event_type), parent, attributes_of(dict(attributes or {})))
+            event_type = event_type_of(text("event_type", event_type), parent, _kinds(attributes or {}))
         await self._about_types("add", types=types_to_json([event_type]))
 
     async def remove_type(self, name: str) -> None:
@@ -80,15 +85,19 @@ class EventTypes(ABC):
         await self._about_types("unadvertise", name, done_code="E_TYPE_UNADVERTISED")
 
     async def publish_event(
-        self, name: str, properties: Mapping[str, Value] | None = None, body: Body = b"", **options: Any
+        self, name: str, properties: Mapping[str, Value | datetime] | None = None, body: Body = b"", **options: Any
     ) -> Receipt:
-        """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type."""
+        """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type.
+
+        An attribute of type time is a datetime with a time zone, or the milliseconds since 1970.
+        """
         if text("name", name) not in self._advertised:
             raise UsageError("E_TYPE_UNADVERTISED", f"advertise event type {name!r} before you publish its events")
         topic, tree = self._advertised[name]
-        if problems := tree.check(name, properties or {}):
+        values = {attribute: _value(attribute, value) for attribute, value in (properties or {}).items()}
+        if problems := tree.check(name, values):
             raise EventTypeError(problems[0].code, "; ".join(one.reason for one in problems))
-        return await self.publish(topic, properties, body, **{"type": name, **options})
+        return await self.publish(topic, values, body, **{"type": name, **options})
 
     # --- for the client -------------------------------------------------------------------------------------------
 
@@ -102,6 +111,18 @@ class EventTypes(ABC):
         fields: dict[str, Value] = {"operation": operation, "name": name, "types": types}
         answer = await self.exchange(partial(_frame, fields), done_code=done_code)
         return types_from_json(field(answer, "types", str) or "[]")
+
+
+def _value(attribute: str, value: Value | datetime) -> Value:
+    if not isinstance(value, datetime):
+        return value
+    if value.tzinfo is None:
+        raise UsageError("E_ARGUMENT", f"{attribute} must be a datetime with a time zone")
+    return (value - EPOCH) // timedelta(milliseconds=1)
+
+
+def _kinds(attributes: Mapping[str, str]) -> dict[str, str]:
+    return {text("attribute", name): text(f"type of {name}", kind) for name, kind in attributes.items()}
 
 
 def _frame(fields: Mapping[str, Value], receipt: int) -> bytes:

@@ -3,12 +3,16 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
-from tidings.client.argument_checks import flag, text, whole
+from tidings.client.argument_checks import a_name, flag, text, whole
+from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.protocols.native.frames import FrameType, control, field
+from tidings.tracking.query.key_codec import FoundMessages
+from tidings.tracking.query.key_codec import from_json as found_from_json
 from tidings.tracking.query.path import Path, WhyNot
 from tidings.tracking.query.path_json import from_json
 
@@ -47,6 +51,19 @@ class Observing(ABC):
         answer = await self.exchange(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
         return from_json(field(answer, "path", str))
 
+    async def find_messages(
+        self, key: str, value: Value, *, since: datetime | None = None, until: datetime | None = None, count: int = 100
+    ) -> FoundMessages:
+        """The messages in which an attribute has this value, oldest first: the newest `count` (at most 1000).
+
+        Brokers record the attributes that `[tracking] keys` names. Text also finds the number or boolean that it reads
+        as; of a `traceparent` the trace id is enough. `since` and `until` bound the messages' times.
+        """
+        fields: dict[str, Value] = {"key": a_name("key", key), "value": value, "count": whole("count", count)}
+        fields |= {"first_ms": _ms("since", since), "last_ms": _ms("until", until)}
+        answer = await self.exchange(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
+        return found_from_json(field(answer, "found", str))
+
     async def inspect(
         self, part: str = "overview", *, offset: int = 0, count: int = 0, containing: str = ""
     ) -> dict[str, Any]:
@@ -56,3 +73,11 @@ class Observing(ABC):
         answer = await self.exchange(lambda receipt: control(FrameType.INSPECT, {**fields, "receipt": receipt}))
         found: dict[str, Any] = json.loads(field(answer, "status", str))
         return found
+
+
+def _ms(name: str, moment: datetime | None) -> int:
+    if moment is None:
+        return 0
+    if not isinstance(moment, datetime) or moment.tzinfo is None or moment.timestamp() < 0:
+        raise UsageError("E_ARGUMENT", f"{name} must be a datetime since 1970 with a time zone")
+    return int(moment.timestamp() * 1000)

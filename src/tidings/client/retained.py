@@ -28,6 +28,7 @@ class RetainedPage:
     next: int  # the offset to go on from
     first: int  # the last offset of a deleted message: a reader below it has missed messages
     last: int  # the last offset
+    made_ms: int  # when the subscription was made: offsets of another one mean other messages
 
 
 class RetainedSubscription:
@@ -59,7 +60,7 @@ class RetainedSubscription:
         fields["strict"] = flag("strict", strict)
         answer, found = await self._client.ask_retained(FrameType.READ, fields)
         next, first, last = (unsigned(answer, name, 63) for name in ("next", "first", "last"))
-        return RetainedPage(found, next, first, last)
+        return RetainedPage(found, next, first, last, unsigned(answer, "made_ms", 63))
 
     async def read_all(
         self, after: int = 0, *, up_to: int = 0, selector: str = ""

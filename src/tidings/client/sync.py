@@ -11,6 +11,7 @@ own serves all blocking clients of the process. In a forked process those of its
 
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from tidings.client.advertisements import Advertisement as AsyncAdvertisement
@@ -33,6 +34,7 @@ from tidings.model.event_type import EventType
 from tidings.model.message import PRIORITY_DEFAULT, Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
+from tidings.tracking.query.key_codec import FoundMessages
 from tidings.tracking.query.path import Path, WhyNot
 
 
@@ -261,7 +263,7 @@ class Client:
     def add_type(
         self, event_type: str | EventType, attributes: Mapping[str, str] | None = None, *, parent: str | None = None
     ) -> None:
-        """Make an event type known: its own attributes (bool, int, float, string or bytes) beside its parent's.
+        """Make an event type known: its own attributes (bool, int, float, string, bytes, time) beside its parent's.
 
         The asynchronous `add_type` says more.
         """
@@ -283,6 +285,15 @@ class Client:
         The asynchronous `close` says more.
         """
         result_of(self._async.close(timeout))
+
+    def find_messages(
+        self, key: str, value: Value, *, since: datetime | None = None, until: datetime | None = None, count: int = 100
+    ) -> FoundMessages:
+        """The messages in which an attribute has this value, oldest first: the newest `count` (at most 1000).
+
+        The asynchronous `find_messages` says more.
+        """
+        return result_of(self._async.find_messages(key, value, since=since, until=until, count=count))
 
     def forget(self, durable: str, *, shared: bool = False, owner: str | None = None) -> None:
         """Delete a durable subscription of this client id (or a shared one of all clients) and its waiting messages.
@@ -345,9 +356,12 @@ class Client:
         return Receipt(got.message_id, got.confirmation)
 
     def publish_event(
-        self, name: str, properties: Mapping[str, Value] | None = None, body: Body = b"", **options: Any
+        self, name: str, properties: Mapping[str, Value | datetime] | None = None, body: Body = b"", **options: Any
     ) -> "Receipt":
-        """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type."""
+        """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type.
+
+        The asynchronous `publish_event` says more.
+        """
         got = result_of(self._async.publish_event(name, properties, body, **options))
         return Receipt(got.message_id, got.confirmation)
 

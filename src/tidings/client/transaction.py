@@ -14,7 +14,7 @@ commit again.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tidings.client.argument_checks import text, whole
@@ -27,6 +27,8 @@ from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.values import Value
 from tidings.protocols.native.frames import FrameType, unsigned
 
+BLOCK = 256  # encoded messages that are sent before other tasks have a turn
+
 
 class TransactionClient(Protocol):
     """The methods of `Client` that a transaction needs."""
@@ -34,6 +36,8 @@ class TransactionClient(Protocol):
     async def ready(self) -> None: ...
 
     async def publish(self, *arguments: Any, **options: Any) -> Receipt: ...
+
+    async def send_encoded(self, messages: Sequence[bytes], session: int) -> int: ...
 
     async def subscribe(self, *arguments: Any, **options: Any) -> Subscription: ...
 
@@ -104,6 +108,19 @@ class Transaction:
         await self._client.ready()
         self.use()
         return await self._client.publish(destination, properties, body, session=self.session, **fields)
+
+    async def publish_encoded(self, messages: Sequence[bytes]) -> None:
+        """Publish messages that `tidings.kernel.codec.encode_message` has made; they get their ids here.
+
+        Many times as fast as `publish` for each: nothing is checked here, and the commit answers for all.
+        """
+        self.check()
+        await self._client.ready()
+        self.use()
+        sent = 0
+        while sent < len(messages):
+            self.check()
+            sent += await self._client.send_encoded(messages[sent : sent + BLOCK], self.session)
 
     async def subscribe(self, destination: str | Destination | DestinationPattern = "", **options: Any) -> Subscription:
         """As `Client.subscribe`; acknowledgements count only with `commit`."""

@@ -43,6 +43,7 @@ class Retention:
     bytes_max: int = 0
     destination: str = ""
     last: bool = False  # only the last message of each topic (`last_values`)
+    made_ms: int = 0  # when it was made: another time means other offsets under the same name
 
     def __post_init__(self) -> None:
         if self.age_ms < 0 or self.bytes_max < PIECES:

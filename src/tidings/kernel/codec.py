@@ -44,6 +44,9 @@ _OPS = (None, *Op)
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
+encode_parts = _kernel.encode_message  # of fields that were checked before: persistent, queue, priority, id, …
+
+
 def encode_message(message: Message) -> bytes:
     return _kernel.encode_message(*_parts(message))
 

@@ -1,6 +1,6 @@
 """Histories that the forwarding plane fills: a thin face over native/include/tidings/tracking/tracker.hpp."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tidings import _kernel
@@ -75,6 +75,14 @@ class Tracker:
         """Of the filter in memory that matches this time: sequence, how many ids are hashed in how many bits, whether
         it holds this one."""
         return self.kernel.find(KINDS.index(kind), origin, peer, id, moment_ms, now_ms)
+
+    def choose_keys(self, names: Sequence[str]) -> None:
+        """Attributes by whose values messages can be found."""
+        self.kernel.choose_keys(list(names))
+
+    def take_keys(self) -> list[tuple[str, bytes, bytes]]:
+        """Of each of these attributes: hashes of values, 8 bytes each, and ids of the messages, since the last call."""
+        return self.kernel.take_keys()
 
     def know_brokers(self, brokers: Iterable[int]) -> None:
         """The brokers that ids may name; ids that name others are kept under origin 0. Before the first call all

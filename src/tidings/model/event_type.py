@@ -14,7 +14,7 @@ E_EVENT_UNKNOWN: event type 'Sale' has no attribute 'seller'
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tidings.errors import UsageError
@@ -23,6 +23,7 @@ from tidings.model.message import check_property_name
 from tidings.model.values import Kind, Untyped, Value, reading
 
 LEVELS_MAX = 64  # of a hierarchy of types, the root counted
+TRACE_CONTEXT = ("traceparent", "tracestate")  # https://www.w3.org/TR/trace-context/: every event may carry it
 
 
 class AttributeType(StrEnum):
@@ -31,6 +32,7 @@ class AttributeType(StrEnum):
     FLOAT = "float"  # an int will do: 1 and 1.0 are the same value
     STRING = "string"
     BYTES = "bytes"
+    TIME = "time"  # whole milliseconds since 1970 UTC
 
     @property
     def kind(self) -> Kind:
@@ -44,6 +46,7 @@ _KINDS = {
     AttributeType.FLOAT: Kind.NUMBER,
     AttributeType.STRING: Kind.STRING,
     AttributeType.BYTES: Kind.BYTES,
+    AttributeType.TIME: Kind.NUMBER,
 }
 _TYPES: dict[type, AttributeType] = {
     bool: AttributeType.BOOL,
@@ -63,6 +66,8 @@ class EventType:
     name: str
     parent: str | None = None
     attributes: Mapping[str, AttributeType] = field(default_factory=dict)  # its own, without the inherited ones
+    optional: frozenset[str] = frozenset()  # those of them that events may leave out
+    version: int = field(default=1, compare=False)  # how often it was added in another form (`type_evolution`)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -71,9 +76,20 @@ class EventType:
             raise EventTypeError("E_TYPE_NAME", reason)
         own = {check_property_name(name): AttributeType(kind) for name, kind in self.attributes.items()}
         object.__setattr__(self, "attributes", own)
+        if unknown := self.optional - own.keys():
+            reason = f"event type {self.name!r} has no attribute {min(unknown)!r} that could be optional"
+            raise EventTypeError("E_TYPE_ATTRIBUTE", reason)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.parent, frozenset(self.attributes.items())))
+        return hash((self.name, self.parent, frozenset(self.attributes.items()), self.optional))
+
+    def extends(self, other: "EventType") -> bool:
+        """Reports whether it differs from the other by more optional attributes only: events of that are events of
+        this."""
+        more = self.attributes.keys() - other.attributes.keys()
+        kept = {name: kind for name, kind in self.attributes.items() if name not in more}
+        same = (self.name, self.parent, kept) == (other.name, other.parent, dict(other.attributes))
+        return same and self.optional == other.optional | more
 
 
 class TypeTree:
@@ -83,6 +99,7 @@ class TypeTree:
         self._types: dict[str, EventType] = {}
         self._children: dict[str, set[str]] = {}
         self._inherited: dict[str, dict[str, AttributeType]] = {}
+        self._optional: dict[str, frozenset[str]] = {}  # of a type and its ancestors
         self._levels: dict[str, int] = {}  # 1: it has no parent
         self.add_all(types)
 
@@ -102,14 +119,19 @@ class TypeTree:
         return self._types[name]
 
     def add(self, event_type: EventType) -> bool:
-        """Take in a type; False if it was known, in the same form, already."""
+        """Take in a type, or a form of it with more optional attributes; False if it was known, in this form or with
+        more, already."""
         name, parent = event_type.name, event_type.parent
         if name in self._types:
-            if self._types[name] == event_type:
+            if (known := self._types[name]) == event_type or known.extends(event_type):
                 return False
+            if event_type.extends(known):
+                self._evolve(known, event_type)
+                return True
             raise EventTypeError(
                 "E_TYPE_REDEFINED",
-                f"event type {name!r} is already defined with a different parent or other attributes",
+                f"event type {name!r} is already defined with a different parent or other attributes; a type in use "
+                "can only get more optional attributes",
             )
         if parent == name:
             raise EventTypeError("E_TYPE_CYCLE", f"event type {name!r} is its own ancestor")
@@ -121,18 +143,40 @@ class TypeTree:
         if level > LEVELS_MAX:
             reason = f"event type {name!r} has {level - 1} ancestors; a hierarchy has at most {LEVELS_MAX} levels"
             raise EventTypeError("E_TYPE_DEPTH", reason)
+        self._inherit(event_type)
+        self._types[name] = event_type
+        self._children[name] = set()
+        self._levels[name] = level
+        if parent is not None:
+            self._children[parent].add(name)
+        return True
+
+    def _inherit(self, event_type: EventType) -> None:
+        """Puts its attributes to those of its parent."""
+        name, parent = event_type.name, event_type.parent
         inherited = self._inherited[parent] if parent is not None else {}
         for attribute, kind in event_type.attributes.items():
             if inherited.get(attribute, kind) != kind:
                 reason = f"attribute {attribute!r} of {name!r} is inherited as {inherited[attribute]}, not {kind}"
                 raise EventTypeError("E_TYPE_ATTRIBUTE", reason)
-        self._types[name] = event_type
-        self._children[name] = set()
-        self._levels[name] = level
+        above = self._optional[parent] if parent is not None else frozenset[str]()
+        required = event_type.attributes.keys() - event_type.optional | inherited.keys() - above
         self._inherited[name] = {**inherited, **event_type.attributes}
-        if parent is not None:
-            self._children[parent].add(name)
-        return True
+        self._optional[name] = (above | event_type.optional) - required
+
+    def _evolve(self, known: EventType, form: EventType) -> None:
+        """Put another form of a type in place of the known one: for its subtypes too, or not at all."""
+        names = [known.name, *self.descendants(known.name)]
+        before = {name: (self._inherited[name], self._optional[name]) for name in names}
+        self._types[known.name] = replace(form, version=max(form.version, known.version + 1))
+        try:
+            for name in names:
+                self._inherit(self._types[name])
+        except EventTypeError:
+            self._types[known.name] = known
+            for name, (inherited, optional) in before.items():
+                self._inherited[name], self._optional[name] = inherited, optional
+            raise
 
     def add_all(self, types: Iterable[EventType]) -> None:
         """Take in types in any order: all of them, or none if one is wrong."""
@@ -152,7 +196,7 @@ class TypeTree:
             raise EventTypeError(
                 "E_TYPE_SUBTYPES", f"event type {name!r} has subtypes, such as {min(children)!r}; remove these first"
             )
-        del self._types[name], self._children[name], self._inherited[name], self._levels[name]
+        del self._types[name], self._children[name], self._inherited[name], self._optional[name], self._levels[name]
         if found.parent is not None:
             self._children[found.parent].discard(name)
         return found
@@ -161,6 +205,11 @@ class TypeTree:
         """All attributes of a type, the inherited ones first."""
         self[name]
         return dict(self._inherited[name])
+
+    def optional(self, name: str) -> frozenset[str]:
+        """The attributes of a type, inherited ones too, that events may leave out."""
+        self[name]
+        return self._optional[name]
 
     def ancestors(self, name: str) -> list[str]:
         """Parent, grandparent, … root."""
@@ -192,13 +241,15 @@ class TypeTree:
         problems = []
         for attribute, kind in declared.items():
             if attribute not in properties:
+                if attribute in self._optional[name]:
+                    continue
                 reason = f"attribute {attribute!r} of event type {name!r} is missing"
                 problems.append(EventTypeError("E_EVENT_MISSING", reason))
             elif not _fits(given := _type_of(properties[attribute], kind), kind):
                 reason = f"attribute {attribute!r} of event type {name!r} is {kind}, not {given or 'a value'}"
                 problems.append(EventTypeError("E_EVENT_WRONG_TYPE", reason))
         for attribute in properties:
-            if attribute not in declared and not attribute.startswith("JMSX"):  # those belong to the header
+            if attribute not in declared and not attribute.startswith("JMSX") and attribute not in TRACE_CONTEXT:
                 reason = f"event type {name!r} has no attribute {attribute!r}"
                 problems.append(EventTypeError("E_EVENT_UNKNOWN", reason))
         return problems
@@ -213,7 +264,7 @@ def _type_of(value: Value, wanted: AttributeType) -> AttributeType | None:
 
 
 def _fits(given: AttributeType | None, wanted: AttributeType) -> bool:
-    return given is wanted or (given is AttributeType.INT and wanted is AttributeType.FLOAT)
+    return given is wanted or (given is AttributeType.INT and wanted in (AttributeType.FLOAT, AttributeType.TIME))
 
 
 def _parents_first(types: list[EventType]) -> Iterator[EventType]:

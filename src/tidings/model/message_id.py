@@ -115,6 +115,21 @@ class MessageIdSource:
         self._last, self._used = following, True
         return following
 
+    def take(self, now_ms: int, count: int) -> list[bytes]:
+        """The next ids, encoded, of one millisecond: up to this number of them, and at least one.
+
+        >>> source = MessageIdSource(publisher=7, broker=1)
+        >>> [one.hex()[16:] for one in source.take(1000, 2)], source.next(1000).counter
+        (['0000000003e80000', '0000000003e80001'], 2)
+        """
+        first = self.next(now_ms)
+        if first is None:
+            return []
+        last = min(first.counter + count, _LIMITS["counter"]) - 1
+        self._last = MessageId(first.publisher, first.broker, first.ms, last)
+        prefix = bytes(first)[:-2]
+        return [prefix + counter.to_bytes(2, "big") for counter in range(first.counter, last + 1)]
+
     def wait_ms(self, now_ms: int) -> int:
         """Milliseconds until `next` is certain to have an id; 0 if it has one now."""
         if not self._used or self._last.counter + 1 < _LIMITS["counter"]:

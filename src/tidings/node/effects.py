@@ -13,6 +13,7 @@ from tidings.node.requests import Answer
 from tidings.overlay import effects as fx
 from tidings.tracking.recording.attachments import Attachment
 from tidings.tracking.recording.history import HistoryEntry
+from tidings.tracking.recording.key_notes import KeyBatch, KeyQuery
 from tidings.tracking.recording.recorder import Inquiry
 
 
@@ -81,14 +82,15 @@ class Track:
 
     changes: tuple[Attachment, ...]
     entries: tuple[HistoryEntry, ...]
+    keys: tuple[KeyBatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Inquire:
-    """Ask the archive of stored histories (`Recorder.resolve`), then say `Resolved` with the number."""
+    """Ask the archive of stored histories (`Recorder.look_up`), then say `Resolved` with the number."""
 
     number: int
-    inquiry: Inquiry
+    inquiry: Inquiry | KeyQuery
 
 
 @dataclass(frozen=True, slots=True)

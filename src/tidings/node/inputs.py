@@ -17,6 +17,7 @@ from tidings.node.protocol_session import Hello, ProtocolSession
 from tidings.node.requests import Outcome, Request
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import Router
+from tidings.tracking.recording.key_notes import KeyAnswer
 from tidings.tracking.recording.recorder import TraceAnswer
 
 
@@ -186,7 +187,7 @@ class Resolved:
     """Answer of the archive of histories to an inquiry."""
 
     number: int
-    answer: TraceAnswer
+    answer: TraceAnswer | KeyAnswer
 
 
 # Links.

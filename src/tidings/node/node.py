@@ -49,6 +49,7 @@ from tidings.node.requests import (
     AdvertiseType,
     Credit,
     Failed,
+    FindMessages,
     Keep,
     Linger,
     ReadRetained,
@@ -228,8 +229,10 @@ class Node:
             self._request_handler.carry_out(now_ms, client, request)
         elif isinstance(request, Trace):
             self.tracking.tracing.start(now_ms, client, request)
+        elif isinstance(request, FindMessages):
+            self.tracking.key_searches.start(now_ms, client, request)
         elif isinstance(request, Retain | ReadRetained | Release):
-            self.retaining.carry_out(client, request)
+            self.retaining.carry_out(now_ms, client, request)
         elif isinstance(request, Keep):
             self.records.keep(client, request)
         elif isinstance(request, Recall):

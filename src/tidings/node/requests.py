@@ -236,6 +236,18 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
+class FindMessages:
+    """A request for the messages with this value of an attribute, the newest `count` of a span of time."""
+
+    receipt: int
+    name: str
+    value: Value
+    first_ms: int = 0
+    last_ms: int = 2**48 - 1
+    count: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class Retain:
     """Keep messages to be read again; 0: whatever their age, as many bytes as the broker allows.
 
@@ -388,7 +400,16 @@ DeskRequest: TypeAlias = (
 )
 RecordRequest: TypeAlias = Keep | Recall | Linger
 Request: TypeAlias = (
-    DeskRequest | TypeDeskRequest | RecordRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
+    DeskRequest
+    | TypeDeskRequest
+    | RecordRequest
+    | Trace
+    | FindMessages
+    | Retain
+    | ReadRetained
+    | Release
+    | Advertise
+    | Unadvertise
 )
 
 

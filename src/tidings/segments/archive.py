@@ -96,6 +96,10 @@ class SegmentArchive:
                 else:
                     self._catalog.add(name, entries)
 
+    def doubt_before(self, ms: int) -> None:
+        """In this process: of the time before, there may be more than is here."""
+        self.since_ms = max(self.since_ms, ms)
+
     def add(self, path: Path, rows: Iterable[tuple[int, HistoryEntry]]) -> None:
         """A segment that was just written, and what is in it: broker and entry of each row."""
         self._mending(lambda: self._catalog.add(path.name, rows))

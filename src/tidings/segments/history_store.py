@@ -103,6 +103,20 @@ class HistoryStore:
         self._owed = [era for era in run_markers.signed(self._root, self._broker) if era not in past]
         return [*past, *self._owed], self.archive.stored_ms(self._broker)
 
+    def begin_tenure(self, number: int, now_ms: int, *, complete: bool) -> None:
+        """Nothing is known of earlier tenures whose records are on other machines; `complete`: all copies were read."""
+        if not complete:
+            self.archive.doubt_before(now_ms)
+            return
+        try:
+            if number > run_markers.tenure(self._root, self._broker) + 1:
+                mark(self._root, HISTORIES, self._writer, now_ms)
+                self.archive.refresh()
+            run_markers.note_tenure(self._root, self._broker, number)
+        except (StoreError, OSError) as error:
+            self.archive.doubt_before(now_ms)
+            self.hindrances.append(StoreError("E_STORE_IO", f"the tenure cannot be recorded: {error}"))
+
     def sign(self, era: Attachment) -> None:
         """Leaves a marker for an era that could not be stored, so that later processes know of it."""
         try:

@@ -5,6 +5,11 @@ of that time it would answer "absent" instead of "unknown". So until the era is 
 in its name; a name takes no space on most file systems that have none left for data.
 
     <root>/era-<broker>-<ms>-<incarnation>-<strategy>
+
+Another one holds the last tenure of the broker that is known here. If the next one does not follow it, processes on
+other machines have been the broker in between, and nothing is known of what they recorded.
+
+    <root>/tenure-<broker>-<number>
 """
 
 import re
@@ -14,7 +19,8 @@ from pathlib import Path
 from tidings.segments.durable import sync_directory
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 
-_NAME = re.compile(r"era-(\d+)-(\d+)-(\d+)-([A-Za-z0-9_.]+)")
+PREFIX, TENURE = "era", "tenure"
+_NAME = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(\d+)-([A-Za-z0-9_.]+)")
 
 
 def sign(root: Path, broker: int, era: Attachment) -> None:
@@ -40,5 +46,21 @@ def unsign(root: Path, broker: int, eras: Iterable[Attachment]) -> None:
         (root / _name(broker, era)).unlink(missing_ok=True)
 
 
+def tenure(root: Path, broker: int) -> int:
+    """The last that is known; 0: none."""
+    prefix = f"{TENURE}-{broker}-"
+    found = [path.name.removeprefix(prefix) for path in root.glob(f"{prefix}*")]
+    return max((int(number) for number in found if number.isdecimal()), default=0)
+
+
+def note_tenure(root: Path, broker: int, number: int) -> None:
+    """OSError if the disk takes not even a name."""
+    before = tenure(root, broker)
+    (root / f"{TENURE}-{broker}-{number}").touch()
+    sync_directory(root)
+    if before != number:
+        (root / f"{TENURE}-{broker}-{before}").unlink(missing_ok=True)
+
+
 def _name(broker: int, era: Attachment) -> str:
-    return f"era-{broker}-{era.ms}-{era.incarnation}-{era.peer}"
+    return f"{PREFIX}-{broker}-{era.ms}-{era.incarnation}-{era.peer}"

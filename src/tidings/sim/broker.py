@@ -178,6 +178,10 @@ class SimBroker:
             case _:
                 assert_never(told)
 
+    def end(self) -> None:
+        """The process ends in this moment: nothing comes of what it does from here on."""
+        self._dead = True
+
     def order(self, now: float, told: Input) -> list[Any]:
         """An operator gives an order."""
         return self._finish(now, told)
@@ -314,9 +318,10 @@ class SimBroker:
                     resumed.held = False
             case nfx.CloseClient(connection):
                 self._end(now, connection)
-            case nfx.Track(changes=changes, entries=entries):
+            case nfx.Track(changes=changes, entries=entries, keys=keys):
                 self._records.changes += changes
                 self._records.archive.store(self._router, entries)
+                self._records.archive.store_keys(self._router, keys)
             case nfx.Inquire():
                 if not self._inquiries:
                     self._out.append(fx.SetTimer("resolve", now + self._host.write_ms / 2))
@@ -377,7 +382,7 @@ class SimBroker:
     def _resolve(self, now: float) -> list[Any]:
         inquiries, self._inquiries = self._inquiries, []
         for one in inquiries:
-            answer = self.engine.recorder.resolve(one.inquiry, self._records.archive)
+            answer = self.engine.recorder.look_up(one.inquiry, self._records.archive)
             self._step(now, inputs.Resolved(one.number, answer))
         return self._finish(now)
 

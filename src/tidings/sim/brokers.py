@@ -27,7 +27,7 @@ from tidings.node.network.settings import NetworkSettings
 from tidings.node.requests import Subscribe
 from tidings.node.requests import Trace as TraceRequest
 from tidings.overlay.topology.graph import Graph, distances
-from tidings.sim.broker import SimBroker, Sizes
+from tidings.sim.broker import Action, SimBroker, Sizes
 from tidings.sim.calendar import Calendar
 from tidings.sim.client import SimClient
 from tidings.sim.driver import Driver, Trace
@@ -127,6 +127,10 @@ class Brokers:
     def broker(self, router: int) -> SimBroker | None:
         machine = self.driver.processes[str(router)].machine
         return machine if isinstance(machine, SimBroker) else None
+
+    def call(self, router: int, act: Action) -> None:
+        """A client acts."""
+        self.driver.call(str(router), act)
 
     def frozen(self, router: int) -> bool:
         """Its process is stopped: clients hear nothing and wait."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from tidings.delivery.store import MemoryStore, Record
+from tidings.delivery.store import MemoryStore, Record, Store
 from tidings.errors import StoreError, TidingsError
 from tidings.tracking.query.archive import MemoryArchive
 from tidings.tracking.recording.attachments import Attachment
@@ -32,9 +32,9 @@ class DiskRecords:
 
 @dataclass(slots=True)
 class Host:
-    store: MemoryStore = field(default_factory=MemoryStore)
-    promised: MemoryStore = field(default_factory=MemoryStore)  # what brokers here were told is on the disk
-    backup: MemoryStore = field(default_factory=MemoryStore)  # a copy of the store
+    store: Store = field(default_factory=MemoryStore)
+    promised: Store = field(default_factory=MemoryStore)  # what brokers here were told is on the disk
+    backup: Store = field(default_factory=MemoryStore)  # a copy of the store
     records: DiskRecords = field(default_factory=DiskRecords)
     write_ms: float = WRITE_MS
     read_ms: float = 0.0  # how long it takes to load messages; 0: half as long as to write

@@ -465,3 +465,31 @@ def test_a_trace_names_the_publisher(tmp_path: Path) -> None:
                 assert (await client.trace(stranger)).publisher == ""
 
     run(work())
+
+
+def test_another_machine_knows_from_copies_what_was_recorded(tmp_path: Path) -> None:
+    copies = (tmp_path / "shared").as_uri()
+
+    async def trace(folder: str, uri: str, tenure: int, id: MessageId | None = None) -> tuple[MessageId, bool, bool]:
+        """Of a message that is published now, or by an earlier broker: is it found, and is all known?"""
+        options = TrackingOptions(QUICK, tmp_path / folder, copies=uri, tenure=tenure)
+        async with local_broker(tracking=options) as (_, url), connect(url, client_id="me") as client:
+            if id is None:
+                id = (await client.publish("a", {"n": 1}, wait=True)).message_id
+            path = await client.trace(id)
+            return id, path.confirmed, path.complete
+
+    async def work() -> None:
+        id, confirmed, complete = await trace("one", copies, 1)
+        assert (confirmed, complete) == (True, True)
+        assert (await trace("two", copies, 2, id))[1:] == (True, True), "on another machine"
+        assert (await trace("one", copies, 3, id))[1:] == (True, True), "and back"
+        for tenure in (4, 5):
+            assert (await trace("three", "", tenure, id))[1:] == (False, False), "without copies nobody can say"
+        (tmp_path / "broken").write_text("no folder")
+        assert (await trace("four", (tmp_path / "broken").as_uri(), 6, id))[1:] == (False, False)
+        mine, *_ = await trace("five", "", 1)
+        assert (await trace("five", "", 2, mine))[1:] == (True, True)
+        assert (await trace("five", "", 4, id))[1:] == (False, False), "another machine was the broker in between"
+
+    run(work())

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from tidings.cli.trace import TraceForm, as_tree, show
 from tidings.client import connect
 from tidings.model.message_id import MessageId
+from tidings.model.values import Value
 from tidings.testing.broker_process import BrokerProcess
 from tidings.tracking.draw.text import to_text
 from tidings.tracking.query.path import Hop
@@ -27,6 +29,48 @@ async def publish(url: str) -> MessageId:
     return sent.message_id
 
 
+def test_messages_are_found_by_an_attribute_and_by_the_trace_id_of_their_traceparent(
+    tmp_path: Path, tidings: Command
+) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+    async def publish_some(url: str) -> list[MessageId]:
+        async with connect(url, client_id="till") as client:
+            _ = await client.subscribe("orders")
+            orders: list[dict[str, Value]] = [{"order_id": number} for number in (4711, 4711, 4712)]
+            traced: dict[str, Value] = {"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}
+            return [(await client.publish("orders", one, wait=True)).message_id for one in (*orders, traced, traced)]
+
+    with BrokerProcess(tmp_path, '[tracking]\nkeys = ["order_id", "traceparent"]\n') as broker:
+        ids = asyncio.run(publish_some(broker.url))
+        at = ("--url", broker.url)
+        status, text, _ = tidings("trace", "--key", "order_id=4711", *at)
+        assert status == 0
+        assert text.count("▸ till") == 2
+        assert str(ids[0]) in text
+        assert "found 2 messages with order_id = 4711" in text
+        status, text, _ = tidings("trace", "--key", "order_id=4711", "--json", *at)
+        found = json.loads(text)
+        assert found["messages"] == [str(one) for one in ids[:2]] == [path["message"] for path in found["paths"]]
+        assert tidings("trace", "--key", "order_id=4711", "--until", "2020-01-01", *at)[0] == 1
+        status, text, _ = tidings("trace", "--key", "customer=7", *at)
+        assert (status, "not recorded at broker 1: add 'customer' to [tracking] keys there" in text) == (1, True)
+        for wrong in ((), ("--key", "order_id"), (str(ids[0]), "--key", "a=b"), (str(ids[0]), "--since", "2020-01-01")):
+            status, _, problem = tidings("trace", *wrong, *at)
+            assert (status, "E_TRACE_KEY" in problem) == (2, True)
+        status, text, _ = tidings("trace", trace_id, *at)
+        assert status == 0
+        assert all(str(one) in text for one in ids[3:])
+        for path in ("/api/traces/", "/api/v1/traces/"):
+            (trace,) = json.loads(broker.get(f"{path}{trace_id}"))["data"]
+            assert trace["traceID"] == trace_id
+            spans = {span["spanID"]: span["operationName"] for span in trace["spans"]}
+            assert sorted(spans.values()) == ["deliver to till"] * 2 + ["publish"] * 2
+            assert {span["startTime"] for span in trace["spans"]} == {one.ms * 1000 for one in ids[3:]}
+        assert json.loads(broker.get(f"/api/traces/{ids[0]}"))["data"][0]["traceID"] == str(ids[0])
+        assert json.loads(broker.get("/api/v1/messages?key=order_id=4712"))["messages"] == [str(ids[2])]
+
+
 def test_a_trace_in_every_form_and_compaction_afterwards(tmp_path: Path, tidings: Command) -> None:
     with BrokerProcess(tmp_path) as broker:
         message = asyncio.run(publish(broker.url))
@@ -35,6 +79,8 @@ def test_a_trace_in_every_form_and_compaction_afterwards(tmp_path: Path, tidings
         assert status == 0
         assert "broker 1 (origin, 0" in tree
         assert "▸ <me & you> (0" in tree
+        for line in tidings("trace", message, "--times", *at)[1].splitlines()[2:4]:
+            assert re.search(r", [+−][0-9]+ to [+][0-9]+ ms\)$", line)
         status, text, _ = tidings("trace", message.jms, "--json", *at)
         found = json.loads(text)
         assert (status, found["confirmed"], found["complete"]) == (0, True, True)

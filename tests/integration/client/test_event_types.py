@@ -1,5 +1,6 @@
 """Event types at a broker that stands alone: the calls of the Hermes paper's Figure 3, with all that undoes them."""
 
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -264,3 +265,86 @@ def test_the_same_calls_block() -> None:
         assert [one.name for one in client.get_type("Trade")] == ["Trade"]
         client.remove_type("Trade")
         assert client.types() == []
+
+
+def test_a_type_in_use_gets_optional_attributes_and_goes_on(tmp_path: Path) -> None:
+    fee = EventType("Trade", None, {"price": AttributeType.FLOAT, "fee": AttributeType.FLOAT}, frozenset({"fee"}))
+
+    async def check() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        async with local_broker(store) as local, connect(local.url) as old, connect(local.url) as new:
+            await old.add_type(TRADE)
+            await old.add_type(SALE)
+            trades = await old.subscribe(type="Trade")
+            await old.advertise_type("Trade")
+            await old.publish_event("Trade", {"price": 1.0}, wait=True)
+            await new.add_type("Trade", {"price": "float", "fee": "float?"})
+            await old.add_type(TRADE)  # an application that does not know of it starts again
+            (form,) = await new.get_type("Trade")
+            assert (form, form.version) == (fee, 2)
+            await old.publish_event("Trade", {"price": 2.0}, wait=True)
+            with pytest.raises(UsageError, match="E_EVENT_UNKNOWN"):
+                await old.publish_event("Trade", {"price": 2.0, "fee": 0.5})  # it has the form of its advertisement
+            await old.advertise_type("Trade")
+            await new.advertise_type("Sale")
+            dear = await new.subscribe(type="Trade", selector="fee > 0.1")
+            cheap = await new.subscribe(type="Trade", selector="fee IS NULL")
+            await old.publish_event("Trade", {"price": 3.0, "fee": 0.5}, wait=True)
+            await new.publish_event("Sale", {"price": 4.0, "buyer": "me", "fee": 0.2}, persistent=True)
+            await old.publish_event("Trade", {"price": 5.0}, wait=True)
+            assert await _prices(trades, 5) == [1.0, 2.0, 3.0, 4.0, 5.0]
+            assert await _prices(dear, 2) == [3.0, 4.0]
+            assert await _prices(cheap, 1) == [5.0]
+            for wrong in ({"price": "float", "tax": "float?"}, {"price": "float", "fee": "float"}, {"price": "int"}):
+                with pytest.raises(TidingsError, match="E_TYPE_REDEFINED"):
+                    await new.add_type("Trade", wrong)
+            with pytest.raises(EventTypeError, match="E_EVENT_WRONG_TYPE"):
+                await old.publish_event("Trade", {"price": 5.0, "fee": "much"})
+        async with local_broker(SqliteStore(tmp_path / "store.db")) as local, connect(local.url) as client:
+            (trade, sale) = await client.get_type("Sale")
+            assert (trade, trade.version, sale) == (fee, 2, SALE)
+
+    run(check())
+
+
+def test_an_attribute_is_written_with_a_question_mark_if_it_is_optional() -> None:
+    async def check() -> None:
+        async with local_broker() as local, connect(local.url) as client:
+            for kind in ("decimal", "float??", "?"):
+                with pytest.raises(EventTypeError, match=r"E_TYPE_ATTRIBUTE.*with \? after it if it is optional"):
+                    await client.add_type("Trade", {"price": kind})
+            with pytest.raises(EventTypeError, match="E_TYPE_ATTRIBUTE"):
+                EventType("Trade", None, {}, frozenset({"fee"}))
+
+    run(check())
+
+
+def test_times_are_moments_in_programs_and_in_selectors() -> None:
+    async def check() -> None:
+        async with local_broker() as local, connect(local.url) as client:
+            await client.add_type("Job", {"at": "time", "until": "time?"})
+            november = await client.subscribe(type="Job", selector="at >= '2025-11-01' AND at < '2025-12-01T00:00:00Z'")
+            late = await client.subscribe(type="Job", selector="at IN ('2025-11-02T00:00:00+01:00') OR until > 5")
+            await client.advertise_type("Job")
+            moments = [datetime(2025, month, 2, 0, 0, tzinfo=timezone(timedelta(hours=1))) for month in (10, 11, 12)]
+            for moment in moments:
+                await client.publish_event("Job", {"at": moment}, persistent=moment.month == 11)
+            await client.publish_event("Job", {"at": 0, "until": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)})
+            got = await november.receive(30)
+            assert got is not None
+            assert got.properties["at"] == moments[1].timestamp() * 1000
+            assert [one and one.properties["at"] for one in (await late.receive(30), await late.receive(30))] == [
+                moments[1].timestamp() * 1000,
+                0,
+            ]
+            assert november.receive_nowait() is None
+            for wrong in ("tomorrow", 1.5, True, b"now"):
+                with pytest.raises(EventTypeError, match="E_EVENT_WRONG_TYPE"):
+                    await client.publish_event("Job", {"at": wrong})
+            with pytest.raises(UsageError, match="E_ARGUMENT: at must be a datetime with a time zone"):
+                await client.publish_event("Job", {"at": datetime(2025, 1, 1)})  # noqa: DTZ001
+            for selector, code in (("at > 'soon'", "E_SELECTOR_TIME"), ("at = TRUE", "E_SELECTOR_KIND")):
+                with pytest.raises(TidingsError, match=code):
+                    await client.subscribe(type="Job", selector=selector)
+
+    run(check())

@@ -50,10 +50,16 @@ def test_messages_are_read_again_from_any_offset_and_after_a_restart(tmp_path: P
             assert numbers(found) == list(range(600))
             assert [offset for offset, _ in found] == sorted({offset for offset, _ in found})
             assert numbers(await read_all(client, "log", after=found[499][0])) == list(range(500, 600))
+            made_ms = (await client.retained("log").read(messages=0)).made_ms
+            await client.retain("log", "ticks.>", bytes_max=10**8)
         async with local_broker(SqliteStore(tmp_path / "s.db")) as (_, url), tidings.connect(url) as client:
             assert await read_all(client, "log") == found
             await published(client, 10, start=600)
             assert numbers(await eventually_kept(client, "log", 610)) == list(range(610))
+            assert (await client.retained("log").read(messages=0)).made_ms == made_ms > 0
+            await client.retained("log").forget()
+            again = await client.retain("log", "ticks.>")
+            assert (await again.read(messages=0)).made_ms > made_ms, "offsets of another one mean other messages"
 
     run(scenario())
 

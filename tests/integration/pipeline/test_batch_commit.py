@@ -1,5 +1,6 @@
 """Batches published by a driver that ends at any commit and is followed by one with other partitions: each row once."""
 
+import asyncio
 import uuid
 from collections.abc import Iterator, Sequence
 
@@ -10,8 +11,11 @@ from hypothesis import strategies as st
 
 from tidings.client import sync
 from tidings.client.client import Client
-from tidings.errors import RemoteError, UsageError
-from tidings.pipeline.source.batch_commit import BatchPublisher, StagedRows, digest_of, encode_row
+from tidings.errors import LimitError, RemoteError, UsageError
+from tidings.kernel.codec import encode_message
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.pipeline.source.batch_commit import BatchPublisher, StagedRows
 from tidings.pipeline.source.options import WriteOptions
 from tidings.testing.local_broker import BrokerThread
 
@@ -36,6 +40,22 @@ class KilledPublisher(BatchPublisher):
         return done
 
 
+class CutPublisher(BatchPublisher):
+    """A driver whose connection breaks while it sends rows, or while it waits for the answer to a commit."""
+
+    cuts = 0
+    delay = 0.0
+
+    async def _commit(self, client: Client, rows: Sequence[bytes], number: int) -> int:
+        if self.cuts:
+            self.cuts -= 1
+            link = client._line.link
+            assert link is not None
+            assert link._transport is not None
+            asyncio.get_running_loop().call_later(self.delay, link._transport.abort)
+        return await super()._commit(client, rows, number)
+
+
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerThread]:
     with BrokerThread() as running:
@@ -53,8 +73,12 @@ def options(broker: BrokerThread, size: int = 400) -> WriteOptions:
 
 
 def staged(topic: str, partitions: int, rows: Sequence[int]) -> list[StagedRows]:
-    cut = [[encode_row(topic, {"n": n}, b"") for n in rows[i::partitions]] for i in range(partitions)]
-    return [StagedRows("query", one, digest_of(one)) for one in cut]
+    cut = [[encoded(topic, n) for n in rows[i::partitions]] for i in range(partitions)]
+    return [StagedRows("query", one) for one in cut]
+
+
+def encoded(topic: str, n: int) -> bytes:
+    return encode_message(Message(Destination(topic), {"n": n}, persistent=True))
 
 
 @settings(max_examples=25, deadline=None)
@@ -105,10 +129,35 @@ def test_a_batch_published_in_part_is_not_continued_with_other_rows(broker: Brok
     assert sorted(message.properties["n"] for message in read_all(kept)) == list(range(50))
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.001, 0.004, 0.016])
+def test_a_connection_that_breaks_neither_loses_nor_doubles_rows(
+    broker: BrokerThread, client: sync.Client, delay: float
+) -> None:
+    topic = uuid.uuid4().hex
+    kept = client.retain(topic, topic)
+    driver = CutPublisher(options(broker, 20_000), topic, 0, staged(topic, 2, range(2000)))
+    driver.cuts, driver.delay = 6, delay
+    driver.publish()
+    assert sorted(message.properties["n"] for message in read_all(kept)) == list(range(2000))
+
+
 def test_rows_of_one_transaction_keep_their_order(broker: BrokerThread, client: sync.Client) -> None:
     kept = client.retain("order", "order")
     assert BatchPublisher(options(broker, 1 << 20), "order", 0, staged("order", 1, [5, 3, 9, 1])).publish()
     assert [message.properties["n"] for message in read_all(kept)] == [5, 3, 9, 1]
+
+
+def test_encoded_messages_get_rising_ids_and_one_that_is_too_large_is_refused(
+    broker: BrokerThread, client: sync.Client
+) -> None:
+    kept = client.retain("ids", "ids")
+    assert BatchPublisher(options(broker, 1 << 20), "ids", 0, staged("ids", 3, range(3000))).publish()
+    found = [bytes(message.id) for message in read_all(kept)]
+    assert len(found) == 3000
+    assert found == sorted(set(found))
+    large = StagedRows("query", [encode_message(Message(Destination("ids"), body=bytes(17 << 20)))])
+    with pytest.raises(LimitError, match="E_MESSAGE_SIZE"):
+        BatchPublisher(options(broker), "ids", 1, [large]).publish()
 
 
 def test_an_error_of_the_broker_is_not_retried(broker: BrokerThread) -> None:

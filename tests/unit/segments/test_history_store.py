@@ -18,6 +18,7 @@ from tidings.segments.archive import SegmentArchive
 from tidings.segments.compaction import compact_segments
 from tidings.segments.filter_catalog import FilterCatalog
 from tidings.segments.history_store import ATTACHMENT_SEGMENTS_MAX, HistoryStore
+from tidings.segments.key_store import KeyStore
 from tidings.segments.reader import segments
 from tidings.segments.retention import SegmentRetention
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
@@ -235,7 +236,7 @@ def test_compaction_changes_no_answer(tmp_path: Path, seed: int) -> None:
 
 
 def test_what_cannot_be_written_is_found_until_it_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = Unwritten(SegmentArchive(tmp_path))
+    archive = Unwritten(SegmentArchive(tmp_path), KeyStore(tmp_path, (), SegmentRetention(), START_MS))
     archive.entries = [filled(START_MS, sequence=number) for number in range(3)]
     assert len(archive.matching(1, KEY, START_MS + 5)) == 3
     large = bytes(UNWRITTEN_BYTES_MAX)

@@ -48,6 +48,7 @@ public:
                 continue;
             }
             const Declared* const declared = find(given);
+            if (!declared && is_trace_context(given.name)) continue;
             if (!declared || !fits(given, declared->kind, event)) return false;
             required += !declared->optional;
         }
@@ -61,6 +62,9 @@ private:
             if (at->name == given.name) return &*at;
         return nullptr;
     }
+
+    // Of https://www.w3.org/TR/trace-context/: every event may carry it.
+    static bool is_trace_context(std::string_view name) { return name == "traceparent" || name == "tracestate"; }
 
     static bool fits(const Attribute& given, EventValue kind, const MessageView& event) {
         if (given.value.type != Type::Text) return fits(given.value.type, kind);

@@ -181,7 +181,7 @@ public:
             ++out_.stats.expired;
             return;
         }
-        if (out_.tracker() && publisher != OutputQueues::nobody) out_.tracker()->published(view.id, now_ms);
+        if (publisher != OutputQueues::nobody) DeliveryRecorder::published(out_.tracker(), view, now_ms);
         if (out_.find(publisher) == nullptr) publisher = OutputQueues::nobody;  // it has left meanwhile
         const Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
@@ -403,7 +403,7 @@ private:
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const Publication publication{number, 1u + (entry.frame_flags & perhaps_sent_flag), expiration(entry.message),
                                       entry.payload};
-        if (out_.tracker()) out_.tracker()->published(entry.message.id, now_ms);
+        DeliveryRecorder::published(out_.tracker(), entry.message, now_ms);
         deliver(entry, publication, now_ms);
         bool elsewhere = false;  // whether another broker's subscribers want it
         if (network_ && entry.message.typed()) {

@@ -33,6 +33,13 @@ public:
                 "the message's id names another broker; use the broker and publisher of the WELCOME", 0};
     }
 
+    // By a local publisher.
+    static void published(Tracker* tracker, const MessageView& message, int64_t now_ms) {
+        if (!tracker) return;
+        tracker->published(message.id, now_ms);
+        tracker->keys.note(message);
+    }
+
     // Sinks, or the subscribers behind them, are no longer what they were.
     void forget() { known_ = false; }
 

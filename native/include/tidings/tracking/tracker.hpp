@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "tidings/support/error.hpp"
+#include "tidings/tracking/key_notes.hpp"
 #include "tidings/tracking/marks.hpp"
 #include "tidings/tracking/stored_content.hpp"
 #include "tidings/tracking/tracked_history.hpp"
@@ -59,6 +59,7 @@ public:
 
     bool forwards() const { return options_.forwards; }
     uint32_t broker() const { return options_.broker; }
+    KeyNotes keys;  // of local publishers' messages
 
     // Ids that name other brokers share the histories of origin 0: anybody can invent brokers.
     void know_brokers(const std::vector<uint32_t>& brokers) {

@@ -22,6 +22,13 @@ class StoreTable:
         minimum=200,
         maximum=600_000,
     )
+    cut_off_ms: float = setting(
+        5000.0,
+        "with url and standby: time without its database after which the process that serves ends, so that clients go "
+        "to the one that has taken over; 0: it stays, and serves what is not persistent",
+        minimum=0,
+        maximum=3_600_000,
+    )
     wait_ms: float = setting(
         10_000.0,
         "with url: time for which persistent messages wait for a database that is gone; then they are refused with "

@@ -10,6 +10,7 @@ from tidings.segments.retention import SegmentRetention
 from tidings.tracking.plan import limits
 from tidings.tracking.plan.matching_set import Judgement, judge
 from tidings.tracking.recording.history import BloomSettings, Mode
+from tidings.tracking.recording.key_notes import TRACE_CONTEXT, check_names
 from tidings.tracking.recording.recorder import TrackingSettings
 from tidings.tracking.recording.strategies import strategy
 
@@ -75,6 +76,11 @@ class TrackingTable:
         maximum=limits.RATE_MAX,
     )
     accuracy: str = setting("warn", "if efpp cannot be held: warn, or refuse to start", choices=("warn", "refuse"))
+    keys: tuple[str, ...] = setting(
+        (TRACE_CONTEXT,),
+        "attributes by whose values messages can be found, 7 to 10 bytes a message each; of traceparent (W3C) "
+        "the trace id counts",
+    )
     segment_ms: int = setting(
         TAIL_MS_MAX,
         "the age at which new records become a segment that the pipeline can read; shorter: more and smaller files",
@@ -82,6 +88,11 @@ class TrackingTable:
         maximum=limits.TIME_MS_MAX,
     )
     folder: str = setting("", "the directory of the records; empty: tracking in the data directory")
+    copies: str = setting(
+        "",
+        "a URI to which finished segments are copied, and from which a process on another machine takes them, as in "
+        "s3://bucket/orders or file:///mnt/shared/orders; empty: records are lost with the machine",
+    )
     age_days_max: float = setting(30.0, "older records are deleted; 0: never", minimum=0, maximum=36_500)
     bytes_max: int = setting(
         10 << 30, "the oldest records are deleted beyond this; 0: no limit", minimum=0, maximum=1 << 60
@@ -101,7 +112,8 @@ class TrackingTable:
     def settings(self) -> TrackingSettings:
         chosen = strategy(self.strategy, self.bloom(), self.buffer_bytes)
         times = self.persist_ms, self.skew_between_brokers_ms
-        return TrackingSettings(chosen, *times, self.forwards, self.attachments_max)
+        keys = check_names(self.keys)
+        return TrackingSettings(chosen, *times, self.forwards, self.attachments_max, keys=keys)
 
     def judgement(self) -> Judgement | None:
         """Judges if the configured accuracy can be held; None: the strategy makes no errors."""
@@ -112,4 +124,4 @@ class TrackingTable:
         otherwise deny that messages passed in that time."""
         retention = SegmentRetention(int(self.age_days_max * DAY_MS) or None, self.bytes_max or None)
         folder = Path(self.folder) if self.folder else data / "tracking"
-        return TrackingOptions(self.settings(), folder, retention, self.segment_ms)
+        return TrackingOptions(self.settings(), folder, retention, self.segment_ms, self.copies)

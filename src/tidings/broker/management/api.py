@@ -12,7 +12,7 @@ import logging
 from tidings.broker.http.server import HttpPage, HttpRequest
 from tidings.broker.management.call import BrokerControl, Call
 from tidings.broker.management.openapi import document
-from tidings.broker.management.operations import OPERATIONS, PREFIX, Operation
+from tidings.broker.management.operations import JAEGER, OPERATIONS, PREFIX, Operation
 from tidings.broker.management.parameters import Values, validated
 from tidings.broker.management.session import ManagementConnection, ManagementServices
 from tidings.errors import CodecError, ConnectionLostError, LimitError, SecurityError, StoreError, TidingsError
@@ -146,7 +146,7 @@ class ManagementApi:
 
 
 def _find(request: HttpRequest) -> tuple[Operation, dict[str, str]]:
-    path = request.path.removeprefix(PREFIX)
+    path = request.path.removeprefix(JAEGER if request.path.startswith(f"{JAEGER}/traces/") else PREFIX)
     methods: list[str] = []
     for one in OPERATIONS:
         if (found := one.match(path)) is not None:

@@ -10,10 +10,16 @@ from tidings.broker.management.call import Call
 from tidings.broker.security.user_guard import UserGuard
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
-from tidings.node.requests import Trace
+from tidings.node.requests import FindMessages, Trace
 from tidings.tracking.draw.jaeger import to_jaeger
+from tidings.tracking.query.key_codec import FoundMessages, to_dict
+from tidings.tracking.query.key_codec import from_json as found_from_json
+from tidings.tracking.query.path import Path
 from tidings.tracking.query.path_json import from_json
+from tidings.tracking.recording.key_notes import TRACE_CONTEXT
+from tidings.tracking.recording.recorder import TIME_MAX_MS
 
+JAEGER_MESSAGES_MAX = 100  # of one trace
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -102,6 +108,26 @@ async def trace(call: Call) -> dict[str, Any]:
 
 
 async def jaeger_trace(call: Call) -> dict[str, Any]:
+    """Of a message, or of all that have this trace id in their traceparent."""
     message, everywhere = MessageId.parse(call.values["id"]), call.values["everywhere"]
+    path = await _path(call, message, everywhere)
+    if to_jaeger([path])["data"]:
+        return to_jaeger([path])
+    found = await _messages(call, FindMessages(0, TRACE_CONTEXT, str(message), count=JAEGER_MESSAGES_MAX))
+    return to_jaeger([await _path(call, one, everywhere) for one in found.messages], str(message))
+
+
+async def _path(call: Call, message: MessageId, everywhere: bool) -> Path:
     done = await call.client.ask(lambda receipt: Trace(receipt, message, everywhere))
-    return to_jaeger(from_json(str(done.fields["path"])))
+    return from_json(str(done.fields["path"]))
+
+
+async def find_messages(call: Call) -> dict[str, Any]:
+    name, _, value = str(call.values["key"]).partition("=")
+    span = int(call.values["since_ms"]), int(call.values["until_ms"]) or TIME_MAX_MS - 1
+    return to_dict(await _messages(call, FindMessages(0, name, value, *span, int(call.values["count"]))))
+
+
+async def _messages(call: Call, request: FindMessages) -> FoundMessages:
+    done = await call.client.ask(lambda receipt: replace(request, receipt=receipt))
+    return found_from_json(str(done.fields["found"]))

@@ -12,6 +12,7 @@ from tidings.errors import UsageError
 from tidings.routing.unicast.protocol import COST_MAX
 
 PREFIX = "/api/v1"
+JAEGER = "/api"  # where readers of Jaeger's query API look for /traces/ID
 PAGE, PAGE_MAX, MESSAGES_MAX = 100, 200, 256
 Handler: TypeAlias = Callable[[Call], Awaitable[dict[str, Any]]]
 
@@ -302,13 +303,28 @@ OPERATIONS = (
     ),
     Operation(
         "GET",
+        "/messages",
+        "findMessages",
+        "Messages with a value of an attribute that [tracking] keys names; the newest, oldest first.",
+        "trace or monitor on >",
+        brokers.find_messages,
+        (
+            Parameter("key", "query", "string", "NAME=VALUE", length_max=4096),
+            Parameter("since_ms", "query", "integer", "Not older than this, in ms since 1970.", 0),
+            Parameter("until_ms", "query", "integer", "Not younger than this; 0: now.", 0),
+            Parameter("count", "query", "integer", "Messages at most, up to 1000.", 100),
+        ),
+        ("messages", "more", "since_ms", "unasked", "unrecorded"),
+    ),
+    Operation(
+        "GET",
         "/traces/{id}",
         "getTrace",
-        "Path of a message in the form of Jaeger's query API, for Grafana.",
+        "Path of a message, or of those with this trace id, in the form of Jaeger's query API, for Grafana.",
         "trace or monitor on >",
         brokers.jaeger_trace,
         (
-            Parameter("id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40),
+            Parameter("id", "path", "string", "A message id, or a trace id: 32 hexadecimal digits.", length_max=40),
             Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
         ),
         ("data", "total"),

@@ -100,8 +100,10 @@ def broker_facts(broker: BrokerSnapshot) -> dict[str, object]:
     rates = broker.rates
     if not broker.overview:
         return {}
+    role = broker.overview["broker"].get("role", "single")
     return {
         "State": broker.state.value,
+        **({} if role == "single" else {"Role": f"{role}, of a pair"}),
         "Address": broker.url,
         "Number": broker.id,
         "Utilisation": f"{rates.utilisation:.1%} of a core",

@@ -50,12 +50,17 @@ class LocalEventTypes:
     def __init__(self, journal: Journal, outbox: AnswerBatch) -> None:
         self._journal, self._outbox = journal, outbox
         self._tree = TypeTree()
+        self._changed: set[str] = set()  # in another form than before
         self._advertised: Counter[str] = Counter()
         self._subscribed: Counter[str] = Counter()
 
     def recover(self, recovered: Recovered) -> None:
         stored = [value for key, value in recovered.notes.items() if key.startswith(f"{TYPE_NOTE}:") and value]
-        self._tree.add_all({one.name: one for value in stored for one in decode_types(value)}.values())
+        newest: dict[str, EventType] = {}
+        for one in (one for value in stored for one in decode_types(value)):
+            if one.name not in newest or newest[one.name].version < one.version:
+                newest[one.name] = one
+        self._tree.add_all(newest.values())
 
     def changed(self, interests: list[InterestChange]) -> None:
         """Subscriptions came and went."""
@@ -91,10 +96,12 @@ class LocalEventTypes:
         self._advertised[name] -= 1
 
     def take_changed(self) -> set[str]:
-        return set()  # what is advertised cannot be removed
+        changed, self._changed = self._changed, set()
+        return changed
 
     def _add(self, event_type: EventType) -> None:
-        if self._tree.add(event_type):
+        if self._tree.add(event_type):  # perhaps with more attributes, which its subtypes have then too
+            self._changed |= {event_type.name, *self._tree.descendants(event_type.name)}
             self._note(event_type.name, encode_types(self.chain(event_type.name)))
 
     def _remove(self, name: str) -> None:

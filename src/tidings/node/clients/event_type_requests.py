@@ -19,6 +19,8 @@ from tidings.model.event_type_topics import path_of, pattern_of, topic_of
 from tidings.model.message import reserved
 from tidings.model.selector import Selector
 from tidings.model.selector.kinds import check_kinds
+from tidings.model.selector.printer import to_text
+from tidings.model.selector.times import with_times
 from tidings.node.clients.answer_batch import AnswerBatch
 from tidings.node.clients.event_type_registry import EventTypeRegistry
 from tidings.node.clients.session import Connection
@@ -36,6 +38,7 @@ from tidings.node.requests import (
     TypeDeskRequest,
     UnadvertiseType,
 )
+from tidings.routing.hermes.type_forms import evolved
 from tidings.routing.scheme import Then
 
 Chain = tuple[EventType, ...]
@@ -78,8 +81,8 @@ class EventTypeRequests:
             raise UsageError("E_SUBSCRIBE_TYPE", "a subscription has a destination or an event type, not both")
 
         def known(chain: Chain) -> None:
-            _check_selector(chain, request.selector)
-            then(replace(request, destination=pattern_of(_path(chain)), type=""))
+            selector = _selector(chain, request.selector)
+            then(replace(request, destination=pattern_of(_path(chain)), type="", selector=selector))
 
         self._known(client, request.receipt, request.type, known)
 
@@ -91,7 +94,9 @@ class EventTypeRequests:
         if tree is None or _path(_ancestors(tree, path[-1])) != path[:-1]:
             named = f"event type {path[-1]!r}" if path else f"topic {decoded.destination.name!r}"
             raise UsageError("E_TYPE_UNADVERTISED", f"{named} is not advertised on this connection: advertise it first")
-        if self._book.chain(path[-1]) != tuple(tree):
+        if evolved(self._book.chain(path[-1]), tuple(tree)):
+            tree = client.advertised[path[-1]] = TypeTree(self._book.chain(path[-1]))
+        else:
             reason = f"event type {path[-1]!r} was removed, and perhaps added in another form: advertise it again"
             raise EventTypeError("E_TYPE_REDEFINED", reason)
         problems = tree.check(path[-1], decoded.properties)
@@ -127,11 +132,14 @@ class EventTypeRequests:
         client.advertised.clear()
 
     def settle(self) -> None:
-        """The end of a turn: events of a type that has another form now are looked at again one by one (`check`)."""
+        """The end of a turn: the plane learns of types that have more attributes now; events of a type that has any
+        other form are looked at again one by one (`check`)."""
         for name in self._book.take_changed():
             chain = self._book.chain(name)
             for client in tuple(self._publishers.get(name, ())):
-                if tuple(tree := client.advertised[name]) != chain:
+                if evolved(chain, tuple(tree := client.advertised[name])):
+                    self._let_through(client, name, TypeTree(chain))
+                else:
                     self._stop(client, name, tree)
 
     # --- one request each -----------------------------------------------------------------------------------------
@@ -214,11 +222,18 @@ class EventTypeRequests:
         if not client.gone and wrong is None:
             if (former := client.advertised.get(name)) is not None:
                 self._stop(client, name, former)
-            client.advertised[name] = tree = TypeTree(chain)
-            self._publishers.setdefault(name, set()).add(client)
-            declared = [(one, KINDS.index(kind), False) for one, kind in tree.attributes(name).items()]
-            self._plane.advertise_event(client.number, topic_of(_path(chain)), name, declared)
+            self._let_through(client, name, TypeTree(chain))
         return wrong
+
+    def _let_through(self, client: Connection, name: str, tree: TypeTree) -> None:
+        """The plane knows from now on what events of this type have."""
+        client.advertised[name] = tree
+        self._publishers.setdefault(name, set()).add(client)
+        optional = tree.optional(name)
+        declared = [(one, _number(kind), one in optional) for one, kind in tree.attributes(name).items()]
+        self._plane.advertise_event(
+            client.number, topic_of(_path((*_ancestors(tree, name), tree[name]))), name, declared
+        )
 
     def _stop(self, client: Connection, name: str, tree: TypeTree) -> None:
         """The plane lets no events of a type through any more."""
@@ -269,6 +284,11 @@ class EventTypeRequests:
         return any(client.principal.may(operation, topic_of(_path(chain))) for operation in OPERATIONS)
 
 
+def _number(kind: AttributeType) -> int:
+    """The plane's number of a type; to it times are whole numbers."""
+    return KINDS.index(AttributeType.INT if kind is AttributeType.TIME else kind)
+
+
 def _ancestors(tree: TypeTree, name: str) -> Chain:
     """The root first."""
     return tuple(tree[one] for one in reversed(tree.ancestors(name)))
@@ -290,11 +310,15 @@ def _check_depth(chain: Chain) -> None:
         raise EventTypeError("E_TYPE_DEPTH", reason)
 
 
-def _check_selector(chain: Chain, text: str) -> None:
-    """A filter asks only for attributes that every event of the type has, and compares each with values of its kind."""
+def _selector(chain: Chain, text: str) -> str:
+    """A filter asks only for attributes that events of the type have, and compares each with values of its kind; text
+    that is compared with a time becomes the number that it stands for."""
     declared = TypeTree(chain).attributes(chain[-1].name)
     selector = Selector(text)
     for name in sorted(selector.identifiers):
         if name not in declared and not reserved(name):
             raise EventTypeError("E_EVENT_UNKNOWN", f"event type {chain[-1].name!r} has no attribute {name!r}")
-    check_kinds(selector.tree, {name: type.kind for name, type in declared.items()})
+    times = {name for name, type in declared.items() if type is AttributeType.TIME}
+    tree = with_times(selector.tree, times) if times else selector.tree
+    check_kinds(tree, {name: type.kind for name, type in declared.items()})
+    return text if tree == selector.tree else to_text(tree)

@@ -9,7 +9,7 @@ note of a subscription that is forgotten stays, so that one of the same name kno
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import assert_never
 
@@ -93,10 +93,10 @@ class RetainedSubscriptions:
     def _last_values(self) -> list[LastValues]:
         return [one for one in self._mailboxes.retained.values() if isinstance(one, LastValues)]
 
-    def carry_out(self, client: Connection, request: Kept) -> None:
+    def carry_out(self, now_ms: int, client: Connection, request: Kept) -> None:
         match request:
             case Retain():
-                self._retain(client, request)
+                self._retain(now_ms, client, request)
             case ReadRetained():
                 self._read(client, request)
             case Release():
@@ -159,12 +159,13 @@ class RetainedSubscriptions:
                 self._journal.later(_note(mailbox))
 
     def answer(self, completion: AnswerRetention, error: TidingsError | None) -> None:
-        first, last = completion.mailbox.range
-        self._outbox.answer_with(completion.connection, Done(completion.receipt, {"first": first, "last": last}), error)
+        (first, last), made_ms = completion.mailbox.range, completion.mailbox.retention.made_ms
+        fields: dict[str, Value] = {"first": first, "last": last, "made_ms": made_ms}
+        self._outbox.answer_with(completion.connection, Done(completion.receipt, fields), error)
 
     # --- requests -------------------------------------------------------------------------------------------------
 
-    def _retain(self, client: Connection, request: Retain) -> None:
+    def _retain(self, now_ms: int, client: Connection, request: Retain) -> None:
         name = self._name(request.name)
         pattern = DestinationPattern.parse(request.destination)
         if pattern.queue:
@@ -179,13 +180,14 @@ class RetainedSubscriptions:
             raise LimitError("E_RETAIN_LIMIT", f"at most {limit} bytes are retained for one subscription")
         selector = restricted(Selector(request.selector), client.principal.restriction(str(pattern)))
         predicate = encode_predicate(predicate_of(pattern, selector))
-        retention = Retention(request.age_ms, request.bytes_max or limit, str(pattern), request.last)
+        retention = Retention(request.age_ms, request.bytes_max or limit, str(pattern), request.last, now_ms)
         mailbox = self._mailboxes.by_name.get(name)
         if isinstance(mailbox, RetainedMailbox):
             if self._mailboxes.predicate(mailbox) != predicate:
                 raise UsageError("E_RETAIN_DIFFERS", f"{request.name!r} retains another topic or selector")
             if mailbox.retention.last != request.last:
                 raise UsageError("E_RETAIN_DIFFERS", f"{request.name!r} retains other messages of its topics")
+            retention = replace(retention, made_ms=mailbox.retention.made_ms)
             if mailbox.retention != retention and not request.keep_limits:
                 mailbox.retention = retention
                 self._journal.change(_added(mailbox, predicate))
@@ -276,6 +278,7 @@ class RetainedSubscriptions:
             sent.append((seq, message))
         self.retrieved += len(sent)
         fields: dict[str, Value] = {"first": first, "last": newest, "next": next_after}
+        fields["made_ms"] = read.mailbox.retention.made_ms
         self._outbox.answer(read.client.number, Done(request.receipt, fields, tuple(sent)))
 
     def _drop(self, mailbox: RetainedMailbox, offset: int) -> None:

@@ -11,7 +11,13 @@ from tidings.routing.unicast.protocol import Unicast
 
 TRACE_KINDS, INTEREST_KINDS = (1, 2), (3, 4)  # a question and its answer: of tracing, of interests
 QUEUE_KINDS = (5,)  # frames between the home of a queue and the brokers of its consumers
-KINDS = (*TRACE_KINDS, *INTEREST_KINDS, *QUEUE_KINDS)  # first bytes of payloads; others are of later versions
+KEY_KINDS = (6, 7)  # a question and its answer: which messages have a value of an attribute
+KINDS = (
+    *TRACE_KINDS,
+    *INTEREST_KINDS,
+    *QUEUE_KINDS,
+    *KEY_KINDS,
+)  # first bytes of payloads; others are of later versions
 
 
 class Datagrams:

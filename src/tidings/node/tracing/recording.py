@@ -15,9 +15,10 @@ from tidings.node.clients.session import Connection
 from tidings.node.effects import Inquire, Track
 from tidings.node.encoded_message import ID
 from tidings.node.mailboxes.mailbox_service import MailboxService
-from tidings.node.network.datagrams import TRACE_KINDS
+from tidings.node.network.datagrams import KEY_KINDS, TRACE_KINDS
 from tidings.node.network.network import Network
 from tidings.node.plane import TrackingPlane
+from tidings.node.tracing.key_searches import KeySearches
 from tidings.node.tracing.names import consumer_name, subscriber_name
 from tidings.node.tracing.reasons import PresentReasons
 from tidings.node.tracing.searches import Tracing
@@ -25,12 +26,14 @@ from tidings.overlay.effects import Router
 from tidings.tracking.query.codec import WhyQuestion
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import HistoryKind
+from tidings.tracking.recording.key_notes import KeyAnswer, KeyQuery
 from tidings.tracking.recording.losses import loss_peer
 from tidings.tracking.recording.recorder import (
     Effect,
     Recorder,
     StoreAttachment,
     StoreEntries,
+    StoreKeys,
     TraceAnswer,
     TrackingSettings,
 )
@@ -64,6 +67,7 @@ class Tracking:
         post = None if network is None else network.datagrams
         present = PresentReasons(service, clients)
         self.tracing = Tracing(broker, post, self._inquire, outbox.answer, present.about)
+        self.key_searches = KeySearches(broker, post, self._inquire_key, outbox.answer)
         self._names: dict[int, str] = {}  # of connections with subscriptions
         self._sinks: Counter[int] = Counter()  # how many each of them has
         self._attached: Counter[str] = Counter()  # subscribers, and through how many connections
@@ -93,6 +97,8 @@ class Tracking:
                 self._record(now_ms, self._network.scheme_forwarding.take_passed())
             for source, payload in self._network.datagrams.take(TRACE_KINDS):
                 self.tracing.datagram(now_ms, source, payload)
+            for source, payload in self._network.datagrams.take(KEY_KINDS):
+                self.key_searches.datagram(now_ms, source, payload)
         if self._backend is not None:
             for added, connection in direct:
                 effects += self._subscribed(now_ms, connection, self._clients.get(connection), added)
@@ -160,6 +166,7 @@ class Tracking:
         self._emit([*later, *self.recorder.tick(now_ms, full=False), *self._idle(now_ms)])
         self._meet()
         self.tracing.tick(now_ms)
+        self.key_searches.tick(now_ms)
 
     def _meet(self) -> None:
         """Let the backend know brokers that are new here."""
@@ -180,12 +187,19 @@ class Tracking:
         later, self._later = self._later, []
         self._emit([*later, *self.recorder.close(now_ms)])
 
-    def resolved(self, now_ms: int, number: int, answer: TraceAnswer) -> None:
-        self.tracing.resolved(now_ms, number, answer)
+    def resolved(self, now_ms: int, number: int, answer: TraceAnswer | KeyAnswer) -> None:
+        if isinstance(answer, KeyAnswer):
+            self.key_searches.resolved(now_ms, number, answer)
+        else:
+            self.tracing.resolved(now_ms, number, answer)
 
     def _inquire(self, now_ms: int, number: int, message: MessageId, why: WhyQuestion) -> None:
         self._emit(self.recorder.tick(now_ms))  # what is full is on its way to the archive before the question is
         self._outbox.add(Inquire(number, self.recorder.ask(message, why.subscriber)))
+
+    def _inquire_key(self, now_ms: int, number: int, query: KeyQuery) -> None:
+        self._emit(self.recorder.tick(now_ms))
+        self._outbox.add(Inquire(number, query))
 
     def _subscribed(self, now_ms: int, connection: int, client: Connection | None, added: bool) -> list[Effect]:
         """One subscription of a client more, or one fewer."""
@@ -219,8 +233,9 @@ class Tracking:
     def _emit(self, effects: list[Effect]) -> None:
         changes = tuple(effect.change for effect in effects if isinstance(effect, StoreAttachment))
         entries = tuple(effect.entry for effect in effects if isinstance(effect, StoreEntries))
-        if changes or entries:
-            self._outbox.add(Track(changes, entries))
+        keys = tuple(effect.batch for effect in effects if isinstance(effect, StoreKeys))
+        if changes or entries or keys:
+            self._outbox.add(Track(changes, entries, keys))
 
 
 def _owner(mailbox: Mailbox) -> int:

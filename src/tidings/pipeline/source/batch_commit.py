@@ -8,19 +8,17 @@ tasks therefore does not matter, nor do speculative or repeated tasks: Spark pas
 
 A batch that is larger than one transaction (in bytes, or by rows) is published in parts. Its rows are then sorted by
 content, so that a batch that is repeated with other partitions has the same parts, and goes on behind the last that was
-committed. Every commit carries a digest of the whole batch; if a batch that was published in part comes again with
-other rows, it is refused (E_SINK_CHANGED), because no continuation would be right. One transaction needs no such check:
-what was committed first is the batch.
+committed. Every commit carries a digest of all rows of the batch; if a batch that was published in part comes again
+with other rows, it is refused (E_SINK_CHANGED), because no continuation would be right. One transaction needs no such
+check: what was committed first is the batch.
 """
 
 import asyncio
-import json
 import time
-from base64 import b64decode, b64encode
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -32,47 +30,28 @@ from tidings.pipeline.source.options import PAUSE_SECONDS, WriteOptions
 
 PARTS = 1 << 20
 COMPLETE = PARTS - 1
-DIGEST_BITS = 128
+DIGEST_BYTES = 16
 ROW_BYTES = 64  # of a message besides its content
 ROWS_MAX = NodeSettings().transaction_messages_max  # of a transaction
 
 
 @dataclass
 class StagedRows(WriterCommitMessage):
-    """The rows of one partition, each encoded by `encode_row`."""
+    """The rows of one partition as encoded messages without ids; equal rows have equal encodings."""
 
     query: str  # of a stream; empty: a batch write
     rows: list[bytes]
-    digest: int  # of the rows, whatever their order
 
 
-def encode_row(destination: str, attributes: dict[str, Any], body: bytes) -> bytes:
-    """The row as JSON; equal rows have equal encodings, and decoding makes nothing but plain values."""
-    plain = {key: _tagged(value) if isinstance(value, bytes) else value for key, value in attributes.items()}
-    return json.dumps([destination, plain, _tagged(body)], sort_keys=True, separators=(",", ":")).encode()
+def digest_of(rows: Sequence[bytes]) -> str:
+    """A text that stands for these rows in this order.
 
-
-def decode_row(row: bytes) -> tuple[str, dict[str, Any], bytes]:
-    destination, attributes, body = json.loads(row, object_hook=_untagged)
-    return destination, attributes, body
-
-
-def _tagged(value: bytes) -> dict[str, str]:
-    return {"\0": b64encode(value).decode()}  # no attribute has this name
-
-
-def _untagged(found: dict[str, Any]) -> Any:
-    return b64decode(found["\0"]) if "\0" in found else found
-
-
-def digest_of(rows: Sequence[bytes]) -> int:
-    """A number that stands for these rows in any order, and can be added.
-
-    >>> digest_of([b"a", b"b"]) == digest_of([b"b"]) + digest_of([b"a"]) != digest_of([b"a", b"c"])
-    True
+    >>> digest_of([b"a", b"bc"]) == digest_of([b"ab", b"c"]), len(digest_of([]))
+    (False, 32)
     """
-    hashes = (blake2b(row, digest_size=DIGEST_BITS // 8).digest() for row in rows)
-    return sum(int.from_bytes(one, "big") for one in hashes)
+    hashed = blake2b(array("Q", map(len, rows)).tobytes(), digest_size=DIGEST_BYTES)
+    hashed.update(b"".join(rows))
+    return hashed.hexdigest()
 
 
 class BatchPublisher:
@@ -82,11 +61,10 @@ class BatchPublisher:
         self._options, self._key, self._base = options, key, batch * PARTS
         rows = [row for one in staged for row in one.rows]
         size = sum(len(row) + ROW_BYTES for row in rows)
-        self._parts = [rows]
+        self._parts, arranged = [rows], sorted(rows)
         if size > options.transaction_bytes or len(rows) > ROWS_MAX:
-            self._parts = list(parts_of(sorted(rows), options.transaction_bytes))
-        total = sum(one.digest for one in staged) % (1 << DIGEST_BITS)
-        self._digest = f"{total:032x}-{len(rows)}-{options.transaction_bytes}"
+            self._parts = list(parts_of(arranged, options.transaction_bytes))
+        self._digest = f"{digest_of(arranged)}-{len(rows)}-{options.transaction_bytes}"
         if len(self._parts) >= COMPLETE:
             raise LimitError("E_SINK_SIZE", f"a batch can have at most {COMPLETE} transactions: raise transactionBytes")
 
@@ -124,9 +102,7 @@ class BatchPublisher:
         """Commit rows under a number of this batch; returns the number that is committed now."""
         work = client.transaction()
         await work.begin()
-        for row in rows:
-            destination, attributes, body = decode_row(row)
-            await work.publish(destination, attributes, body, persistent=self._options.persistent, wait=False)
+        await work.publish_encoded(rows)
         if await work.commit(self._key, self._base + number, self._digest):
             return number
         stored, digest = work.last_commit

@@ -137,7 +137,11 @@ def _literal(value: Any, kind: t.DataType) -> str:
         return str(value).upper() if isinstance(kind, t.BooleanType) else ""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'" if isinstance(kind, t.StringType) else ""
-    if isinstance(value, int | float) and isinstance(kind, t.NumericType) and not isinstance(kind, t.FloatType):
+    if (
+        isinstance(value, int | float)
+        and isinstance(kind, t.NumericType)
+        and not isinstance(kind, t.FloatType | t.DecimalType)
+    ):
         return repr(value) if math.isfinite(value) and abs(value) < EXACT_MAX else ""
     return ""
 

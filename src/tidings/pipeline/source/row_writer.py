@@ -1,53 +1,90 @@
 """Rows as messages, on the workers: every task encodes its rows and stages them for the driver (`batch_commit`).
 
-Columns are attributes, apart from `destination`, `body` and `attributes`. `id`, `ts` and `offset` are left out where
-they are what a read gives: a message that is published gets its own.
+Columns are attributes, apart from `destination`, `body`, `attributes` and header fields (`columns`). `id`, `ts` and
+`offset` are left out where they are what a read gives: a message that is published gets its own. Rows come as Arrow
+batches and are encoded by the kernel, one call a row.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import repeat
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Row
 from pyspark.sql import types as t
-from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tidings.errors import UsageError
-from tidings.model.message import check_property_name
-from tidings.pipeline.source.batch_commit import BatchPublisher, StagedRows, digest_of, encode_row
+from tidings.kernel.codec import encode_parts
+from tidings.model.message import PRIORITY_DEFAULT, check_property_name
+from tidings.pipeline.source.batch_commit import BatchPublisher, StagedRows
+from tidings.pipeline.source.columns import (
+    NO_HEADER,
+    PLAIN,
+    WRITTEN,
+    Header,
+    check_written,
+    destination,
+    headers_of,
+    values_of,
+)
 from tidings.pipeline.source.options import WriteOptions
 from tidings.pipeline.source.rows import FIXED, check_fixed
 
-_ATTRIBUTES = (t.StringType, t.BinaryType, t.BooleanType, t.IntegralType, t.FloatType, t.DoubleType, t.NullType)
+NO_ID = bytes(16)
+USUAL: tuple[int, Header] = (PRIORITY_DEFAULT, NO_HEADER)
+_named = lru_cache(maxsize=1 << 12)(check_property_name)
 
 
 class RowStager:
     """Encodes the rows of a task."""
 
     def __init__(self, options: WriteOptions, schema: t.StructType) -> None:
-        self._destination = options.destination
-        self._names = schema.fieldNames()
+        self._destination, self._persistent = options.destination, options.persistent
+        self._fields = schema.fields
+        self._names = sorted(one.name for one in schema.fields if one.name not in FIXED and one.name not in WRITTEN)
         for field in schema.fields:
             _check_column(field)
-        if not options.destination and "destination" not in self._names:
+        if not options.destination and "destination" not in schema.fieldNames():
             raise UsageError("E_SOURCE_OPTION", "destination: set the option, or add the column")
 
-    def stage(self, rows: Iterator[Row], query: str) -> StagedRows:
-        encoded = [encode_row(*self._message(row)) for row in rows]
-        return StagedRows(query, encoded, digest_of(encoded))
+    def stage(self, batches: Iterator[pa.RecordBatch], query: str) -> StagedRows:
+        return StagedRows(query, [row for batch in batches for row in self.encode(batch)])
 
-    def _message(self, row: Row) -> tuple[str, dict[str, Any], bytes]:
-        values = dict(zip(self._names, row, strict=True))
-        destination = self._destination or values.get("destination")
-        if not destination:
-            raise UsageError("E_SOURCE_ROW", "the destination of a row is null")
-        attributes = dict(values.get("attributes") or {})
-        attributes |= {name: value for name, value in values.items() if name not in FIXED}
-        attributes = {name: _attribute(value) for name, value in attributes.items() if value is not None}
-        body = values.get("body") or b""
-        return destination, attributes, body.encode() if isinstance(body, str) else bytes(body)
+    def encode(self, batch: pa.RecordBatch) -> list[bytes]:
+        """The rows as messages without ids, attributes in the order of their names."""
+        count = batch.num_rows
+        pairs = zip(self._fields, batch.columns, strict=True)
+        wanted = {*self._names, *WRITTEN, "destination", "body", "attributes"}
+        columns = {one.name: values_of(column, one.dataType) for one, column in pairs if one.name in wanted}
+        targets = repeat(self._destination, count) if self._destination else columns["destination"]
+        headers = headers_of(columns, count) if WRITTEN.keys() & columns.keys() else repeat(USUAL, count)
+        bodies = columns.get("body") or [b""] * count
+        persistent, rows = self._persistent, list[bytes]()
+        for target, (priority, header), attributes, body in zip(
+            targets, headers, self._attributes(columns, count), bodies, strict=True
+        ):
+            if not target:
+                raise UsageError("E_SOURCE_ROW", "the destination of a row is null")
+            to, content = destination(target), body.encode() if isinstance(body, str) else body or b""
+            rows.append(encode_parts(persistent, to.queue, priority, NO_ID, to.name, header, attributes, content))
+        return rows
+
+    def _attributes(self, columns: dict[str, list[Any]], count: int) -> Iterable[dict[str, Any]]:
+        names = self._names
+        rows = zip(*(columns[name] for name in names), strict=True) if names else repeat((), count)
+        maps = columns.get("attributes")
+        if maps is None:
+            for row in rows:
+                yield {name: value for name, value in zip(names, row, strict=True) if value is not None}
+            return
+        for row, more in zip(rows, maps, strict=True):
+            own = {_named(name): value for name, value in more or () if value is not None}
+            own |= {name: value for name, value in zip(names, row, strict=True) if value is not None}
+            yield dict(sorted(own.items()))
 
 
 def _check_column(field: t.StructField) -> None:
@@ -56,37 +93,36 @@ def _check_column(field: t.StructField) -> None:
     if field.name == "attributes":
         if not isinstance(kind, t.MapType) or not isinstance(kind.keyType, t.StringType):
             raise UsageError("E_SOURCE_COLUMN", f"attributes is a map from text, not {kind.simpleString()}")
-        kind = kind.valueType
+        if not isinstance(kind.valueType, PLAIN):
+            raise UsageError(
+                "E_SOURCE_COLUMN", f"attributes: an attribute cannot be {kind.valueType.simpleString()} there"
+            )
     elif field.name in FIXED:
         if not (field.name == "body" and isinstance(kind, t.StringType)):  # text is published as UTF-8
             check_fixed(field)
-        return
-    check_property_name(field.name)
-    if not isinstance(kind, _ATTRIBUTES):
-        raise UsageError("E_SOURCE_COLUMN", f"{field.name}: an attribute cannot be {kind.simpleString()}")
+    else:
+        if field.name not in WRITTEN:
+            check_property_name(field.name)
+        check_written(field)
 
 
-def _attribute(value: Any) -> Any:
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
-class BatchWriter(DataSourceWriter):
+class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: t.StructType) -> None:
         self._options, self._stager = options, RowStager(options, schema)
         self._id = options.write_id or uuid4().hex
 
-    def write(self, iterator: Iterator[Row]) -> StagedRows:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         return self._stager.stage(iterator, "")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         BatchPublisher(self._options, json.dumps(["write", self._id]), 0, _staged(messages)).publish()
 
 
-class StreamWriter(DataSourceStreamWriter):
+class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: t.StructType) -> None:
         self._options, self._stager = options, RowStager(options, schema)
 
-    def write(self, iterator: Iterator[Row]) -> StagedRows:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         context = TaskContext.get()
         query = context and context.getLocalProperty("sql.streaming.queryId")
         if not query:

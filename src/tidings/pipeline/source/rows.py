@@ -3,12 +3,11 @@
     id binary, offset bigint, ts timestamp, destination string, body binary, attributes map<string, string>
 
 A value that does not fit its column's type is null there: a column of numbers holds no text, one of whole numbers no
-fractions. What a message does not have is null as well.
+fractions (`columns`). What a message does not have is null as well.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.values import Value
+from tidings.pipeline.source.columns import EPOCH, value_of
 
 Cell: TypeAlias = Callable[[int, Message], Any]
 DEFAULT_SCHEMA = t.StructType(
@@ -41,8 +41,6 @@ FIXED: dict[str, tuple[t.DataType, Cell]] = {
         lambda offset, message: [(name, as_text(value)) for name, value in message.properties.items()],
     ),
 }
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WHOLE = {t.LongType: 63, t.IntegerType: 31, t.ShortType: 15, t.ByteType: 7}
 
 
 def _when(ms: int) -> datetime | None:
@@ -52,7 +50,7 @@ def _when(ms: int) -> datetime | None:
     (datetime.datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=datetime.timezone.utc), None)
     """
     try:
-        return _EPOCH + timedelta(milliseconds=ms)
+        return EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
         return None
 
@@ -113,26 +111,5 @@ def _cell(field: t.StructField) -> Cell:
     if field.name in FIXED:
         check_fixed(field)
         return FIXED[field.name][1]
-    fits = _fitting(field)
-    name = field.name
-    return lambda offset, message: fits(message.properties.get(name))
-
-
-def _fitting(field: t.StructField) -> Callable[[Value | None], Any]:
-    """The conversion of attributes to this column's type; None for values that do not fit."""
-    kind = field.dataType
-    if isinstance(kind, t.StringType):
-        return lambda value: value if isinstance(value, str) else None
-    if isinstance(kind, t.BooleanType):
-        return lambda value: value if isinstance(value, bool) else None
-    if isinstance(kind, t.DoubleType | t.FloatType):
-        return lambda value: float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-    for whole, bits in _WHOLE.items():
-        if isinstance(kind, whole):
-            return partial(_whole, 1 << bits)
-    raise UsageError("E_SOURCE_COLUMN", f"{field.name}: an attribute cannot be {kind.simpleString()}")
-
-
-def _whole(limit: int, value: Value | None) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if whole and -limit <= value < limit else None  # type: ignore[arg-type, operator]
+    value = value_of(field)
+    return lambda offset, message: value(message)

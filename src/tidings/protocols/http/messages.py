@@ -5,6 +5,7 @@ b'event: message\\ndata: {"body": "hi"}\\n\\n'
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -16,6 +17,7 @@ from tidings.model.message_id import MessageId
 from tidings.model.message_json import JsonMessage, message_from_object, message_to_object
 
 PUBLICATIONS_MAX = 256  # in one request
+TRACE_PARENT, TRACE_STATE = "traceparent", "tracestate"  # https://www.w3.org/TR/trace-context/
 SUBSCRIBE_PARAMETERS = ("destination", "selector", "policy")
 
 
@@ -46,7 +48,8 @@ def publications(body: bytes) -> tuple[list[JsonMessage], bool]:
     return found, several
 
 
-def message_of(read: JsonMessage, message_id: MessageId) -> Message:
+def message_of(read: JsonMessage, message_id: MessageId, trace_context: Mapping[str, str] | None = None) -> Message:
+    """`trace_context`: properties from the request's headers, for a message that has none of its own."""
     fields = dict(read.fields)
     expires_in, reply_to = fields.pop("expires_in", None), fields.pop("reply_to", None)
     assert read.destination is not None
@@ -56,13 +59,22 @@ def message_of(read: JsonMessage, message_id: MessageId) -> Message:
         raise UsageError("E_MESSAGE_FIELD", "expires_in must be a finite number of seconds") from None
     return Message(
         read.destination,
-        read.properties,
+        {**(trace_context or {}), **read.properties} if TRACE_PARENT not in read.properties else read.properties,
         read.body,
         id=message_id,
         expiration_ms=expiration_ms,
         reply_to=None if reply_to is None else Destination.parse(reply_to),
         **fields,
     )
+
+
+def trace_context(headers: Mapping[str, str]) -> dict[str, str]:
+    """
+    >>> trace_context({"tracestate": "a=1", "host": "b"}), trace_context({"traceparent": "00-1-2-01", "host": "b"})
+    ({}, {'traceparent': '00-1-2-01'})
+    """
+    names = (TRACE_PARENT, TRACE_STATE) if TRACE_PARENT in headers else ()
+    return {name: headers[name] for name in names if name in headers}
 
 
 def subscription_parameters(query: str) -> dict[str, str]:

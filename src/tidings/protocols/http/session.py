@@ -17,7 +17,14 @@ from tidings.errors import LimitError, RemoteError, SecurityError, TidingsError
 from tidings.kernel.codec import encode_message
 from tidings.model.message_id import MessageIdSource
 from tidings.protocols.http.exchange import JSON, METHODS, Answer, HttpCall, HttpExchange, basic_credentials
-from tidings.protocols.http.messages import event, message_event, message_of, publications, subscription_parameters
+from tidings.protocols.http.messages import (
+    event,
+    message_event,
+    message_of,
+    publications,
+    subscription_parameters,
+    trace_context,
+)
 from tidings.protocols.native.frames import FrameType, unsigned
 from tidings.protocols.native.peer import Delivered, Dropped, Ended, Fields, NativePeer, Said, Welcomed
 from tidings.protocols.session import Caller
@@ -143,12 +150,12 @@ class HttpSession:
     def _publish(self, request: HttpCall) -> None:
         assert self._ids is not None
         read, several = publications(request.body)
-        encoded = []
+        encoded, context = [], trace_context(request.headers)
         for one in read:
             message_id = self._ids.next(self._now_ms)
             if message_id is None:
                 raise LimitError("E_MESSAGE_ID", "too many messages in this millisecond; try again")
-            encoded.append((str(message_id), encode_message(message_of(one, message_id))))
+            encoded.append((str(message_id), encode_message(message_of(one, message_id, context))))
         results: list[dict[str, Any]] = [{"id": message_id} for message_id, _ in encoded]
         answered = partial(self._published, results, several, [len(results)], [])
         for number, (_, message) in enumerate(encoded):

@@ -20,6 +20,7 @@ from tidings.node.requests import (
     Browse,
     Commit,
     Drain,
+    FindMessages,
     Forget,
     Identify,
     Keep,
@@ -71,9 +72,7 @@ def decode_request(frame: FrameType, fields: dict[str, Value], session: int) -> 
                 return Forget(receipt, durable, bool(field(fields, "shared", str)), field(fields, "look", bool), owner)
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.TRACE:
-            message, everywhere = MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool)
-            about = (field(fields, name, str) for name in ("why", "destination", "attributes"))
-            return Trace(receipt, message, everywhere, *about)
+            return _find_messages(fields, receipt) if "key" in fields else _trace(fields, receipt)
         case FrameType.INSPECT:
             part, containing = field(fields, "part", str) or "overview", field(fields, "containing", str)
             return Inspect(receipt, part, unsigned(fields, "offset"), unsigned(fields, "count"), containing)
@@ -129,6 +128,19 @@ def _queue_request(frame: FrameType, fields: dict[str, Value], receipt: int) -> 
     if frame is FrameType.MOVE:
         return Move(receipt, queue, field(fields, "target", str), tags)
     return Purge(receipt, queue, tags)
+
+
+def _trace(fields: dict[str, Value], receipt: int) -> Trace:
+    message, everywhere = MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool)
+    about = (field(fields, name, str) for name in ("why", "destination", "attributes"))
+    return Trace(receipt, message, everywhere, *about)
+
+
+def _find_messages(fields: dict[str, Value], receipt: int) -> FindMessages:
+    span = unsigned(fields, "first_ms", 48), unsigned(fields, "last_ms", 48) or 2**48 - 1
+    if "value" not in fields:
+        raise RemoteProtocolError("E_FRAME_FIELD", "a search for a key needs its value", fatal=False)
+    return FindMessages(receipt, field(fields, "key", str), fields["value"], *span, unsigned(fields, "count") or 100)
 
 
 def _retain(fields: dict[str, Value], receipt: int) -> Retain:

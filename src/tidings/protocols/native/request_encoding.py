@@ -18,6 +18,7 @@ from tidings.node.requests import (
     Credit,
     DeleteQueue,
     Drain,
+    FindMessages,
     Forget,
     Identify,
     Keep,
@@ -97,7 +98,7 @@ QueueRequest: TypeAlias = Browse | Purge | Move
 PlainRecordRequest: TypeAlias = Recall | Linger
 RetainedRequest: TypeAlias = Retain | ReadRetained | Release
 SubscriptionRequest: TypeAlias = Unsubscribe | Forget | Drain | Advertise | Unadvertise
-ConnectionRequest: TypeAlias = Identify | MakeTemporary | RemoveTemporary | Sync | Trace
+ConnectionRequest: TypeAlias = Identify | MakeTemporary | RemoveTemporary | Sync | Trace | FindMessages
 Form: TypeAlias = tuple[FrameType, dict[str, Value]]
 
 
@@ -136,6 +137,9 @@ def _plain(
         case Trace(_, message, everywhere, why, destination, attributes):
             about: dict[str, Value] = {"why": why, "destination": destination, "attributes": attributes}
             return FrameType.TRACE, {"message": str(message), "everywhere": everywhere, **about}
+        case FindMessages(_, name, value, first_ms, last_ms, count):
+            span: dict[str, Value] = {"first_ms": first_ms, "last_ms": last_ms, "count": count}
+            return FrameType.TRACE, {"key": name, "value": value, **span}
         case _:
             assert_never(request)
 

@@ -44,6 +44,8 @@ from tidings.routing.hermes.messages import (
 
 SCHEME = 3  # the number of this scheme in SchemeMessage
 ATTRIBUTE_TYPES = tuple(AttributeType)  # their numbers are their places
+OPTIONAL = 128  # of the byte of an attribute
+VERSION_MAX = 2**32 - 1
 T = TypeVar("T")
 
 
@@ -65,24 +67,37 @@ def _put_types(out: bytearray, chain: tuple[EventType, ...]) -> None:
     for one in chain:
         TEXT.put(out, one.name)
         TEXT.put(out, one.parent or "")
-        put_varint(out, len(one.attributes))
+        put_varint(out, len(one.attributes) + (one.version > 1))
+        if one.version > 1:
+            TEXT.put(out, "")
+            put_varint(out, one.version)
         for name, kind in one.attributes.items():
             TEXT.put(out, name)
-            out.append(ATTRIBUTE_TYPES.index(kind))
+            out.append(ATTRIBUTE_TYPES.index(kind) | (OPTIONAL if name in one.optional else 0))
 
 
 def _get_type(reader: Reader) -> EventType:
     start, name, parent = reader.position, TEXT.get(reader), TEXT.get(reader)
     attributes: dict[str, AttributeType] = {}
-    for _ in range(reader.count()):
-        attribute, number = TEXT.get(reader), reader.byte()
+    optional, version = set[str](), 1
+    for place in range(reader.count()):
+        attribute = TEXT.get(reader)
+        if not attribute and not place:
+            version = reader.varint(VERSION_MAX)
+            if version < 2:
+                reader.fail("RANGE", f"version {version} is not written", reader.position - 1)
+            continue
+        byte = reader.byte()
+        number = byte & ~OPTIONAL
+        if byte & OPTIONAL:
+            optional.add(attribute)
         if number >= len(ATTRIBUTE_TYPES):
             reader.fail("RANGE", f"unknown attribute type {number}", reader.position - 1)
         if attribute in attributes:
             reader.fail("RANGE", f"attribute {attribute!r} occurs twice", reader.position - 1)
         attributes[attribute] = ATTRIBUTE_TYPES[number]
     try:
-        return EventType(name, parent or None, attributes)
+        return EventType(name, parent or None, attributes, frozenset(optional), version)
     except TidingsError as error:
         reader.fail("RANGE", str(error), start)
 

@@ -115,7 +115,7 @@ class Hermes:
 
         def added(chain: tuple[EventType, ...], answer: TypeAnswer) -> None:
             if not answer.code:
-                self.registry.own(chain)
+                self.registry.own(answer.chain or chain)
             self._finish(token, answer)
 
         if event_type.parent is None:
@@ -313,7 +313,10 @@ class Hermes:
         if not answer.code:
             match request.verb:
                 case Verb.ADD | Verb.KEEP:
-                    self._tell_parent(now, request.chain, again=request.verb is Verb.ADD)
+                    self._tell_parent(now, answer.chain, again=request.verb is Verb.ADD)
+                    for chain in self.registry.outdated(request.name):
+                        keep = TypeRequest(Verb.KEEP, chain[-1].name, chain)
+                        self._questions.ask(keep, lambda now, answer: None)
                 case Verb.REMOVE:
                     parent = answer.chain[-1].parent
                     if parent is not None:

@@ -4,6 +4,7 @@ them. Only rendezvous nodes are asked; what they know is soft and is said again 
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.message import reserved
@@ -11,6 +12,7 @@ from tidings.model.predicate import Predicate
 from tidings.overlay.effects import Router
 from tidings.routing.hermes.messages import Estate, TypeAnswer, TypeRequest, Verb
 from tidings.routing.hermes.options import HermesOptions
+from tidings.routing.hermes.type_forms import evolved, merged
 
 Chain = tuple[EventType, ...]  # a type after its ancestors, the root first
 _WITH_TYPE = (Verb.ADD, Verb.KEEP, Verb.HEIR, Verb.DISINHERIT)
@@ -26,7 +28,7 @@ class Registry:
         self._kept: dict[str, tuple[Chain, float]] = {}  # as rendezvous node, until when
         self._heirs: dict[str, dict[str, tuple[Chain, float]]] = {}  # of types kept: subtypes
         self._users: dict[str, dict[Router, float]] = {}  # of types kept: routers whose clients use them, until when
-        self._removed: dict[str, float] = {}
+        self._removed: dict[str, tuple[float, int]] = {}  # until when, and the last version
         self._changed: set[str] = set()  # in another form than before, or not known any more
 
     # --- for clients here -----------------------------------------------------------------------------------------
@@ -43,13 +45,12 @@ class Registry:
         return list(found.values())
 
     def learn(self, now: float, chain: Chain) -> TypeAnswer:
-        try:
-            TypeTree(chain)
-        except EventTypeError as error:
-            return TypeAnswer((), error.code, error.reason)
+        if (wrong := _problem(chain)) is not None:
+            return wrong
         name = chain[-1].name
-        if self._chains.get(name) != chain:
-            self._owned.discard(name)  # what was added here has been removed since
+        if (before := self._chains.get(name)) != chain:
+            if before is None or not evolved(chain, before):
+                self._owned.discard(name)  # what was added here has been removed since
             self._changed.add(name)
         self._chains[name] = chain
         self._fresh_until[name] = now + self._options.lifetime_ms
@@ -119,7 +120,7 @@ class Registry:
                 self._chains.pop(name, None)
                 self._changed.add(name)
         self._kept = {name: one for name, one in self._kept.items() if one[1] > now}
-        self._removed = {name: until for name, until in self._removed.items() if until > now}
+        self._removed = {name: one for name, one in self._removed.items() if one[0] > now}
         for users in self._users.values():
             for router in [router for router, until in users.items() if until <= now]:
                 del users[router]
@@ -160,12 +161,13 @@ class Registry:
                     return TypeAnswer((), "E_TYPE_REQUEST", reason)
                 if request.verb is Verb.KEEP and name in self._removed:
                     return _unknown(name)
-                if known and known != request.chain:
-                    return TypeAnswer((), "E_TYPE_REDEFINED", f"event type {name!r} is defined differently already")
+                chain, wrong = self._form(request, known)
+                if wrong is not None:
+                    return wrong
                 self._removed.pop(name, None)
-                self._kept[name] = (request.chain, until)
+                self._kept[name] = (chain, until)
                 self._note_user(now, request)
-                return TypeAnswer(request.chain)
+                return TypeAnswer(chain)
             case Verb.GET | Verb.USE:
                 if not known:
                     return _unknown(name)
@@ -185,16 +187,43 @@ class Registry:
                     reason = f"event type {name!r} is subscribed to or advertised at broker {who}"
                     return TypeAnswer((), "E_TYPE_IN_USE", reason)
                 del self._kept[name]
-                self._removed[name] = now + 2 * self._options.lifetime_ms
+                self._removed[name] = now + 2 * self._options.lifetime_ms, known[-1].version
                 return TypeAnswer(known)
             case Verb.HEIR:
                 self._heirs.setdefault(name, {})[request.chain[-1].name] = (request.chain, until)
                 if known or len(request.chain) > 1:  # a new rendezvous node learns of the parent from its subtypes
-                    self._kept[name] = (known or request.chain[:-1], until)  # which keep it alive
+                    newer = merged(known, request.chain[:-1]) or known
+                    self._kept[name] = (newer or request.chain[:-1], until)  # which keep it alive
                 return TypeAnswer()
             case Verb.DISINHERIT:
                 self._heirs.get(name, {}).pop(request.chain[-1].name, None)
                 return TypeAnswer()
+
+    def outdated(self, name: str) -> list[Chain]:
+        """Takes a new form of a type over into its subtypes; returns these, to be told to their rendezvous nodes."""
+        known, _ = self._kept.get(name, ((), 0.0))
+        fresh: list[Chain] = []
+        for child, (chain, until) in list(self._heirs.get(name, {}).items()):
+            newer = merged(known, chain[:-1])
+            if newer is not None and newer != chain[:-1] and _problem((*newer, chain[-1])) is None:
+                self._heirs[name][child] = ((*newer, chain[-1]), until)
+                fresh.append((*newer, chain[-1]))
+        return fresh
+
+    def _form(self, request: TypeRequest, known: Chain) -> tuple[Chain, TypeAnswer | None]:
+        """The form that a type has from now on, or what is wrong with the one in the request."""
+        name, chain = request.name, request.chain
+        adding = request.verb is Verb.ADD
+        if not known:
+            _, version = self._removed.get(name, (0.0, 0))
+            return (*chain[:-1], replace(chain[-1], version=max(chain[-1].version, version + 1))), None
+        newer = merged(known, chain, adding=adding)
+        if newer is None:
+            reason = f"event type {name!r} is defined differently already; a type in use can only get more optional "
+            return (), TypeAnswer((), "E_TYPE_REDEFINED", f"{reason}attributes")
+        subtypes = [chain for chain, _ in self._heirs.get(name, {}).values()] if newer != known else []
+        wrong = next(filter(None, (_problem((*newer, chain[-1])) for chain in subtypes)), _problem(newer))
+        return newer, wrong
 
     def _note_user(self, now: float, request: TypeRequest) -> None:
         if request.router:
@@ -207,6 +236,14 @@ def requests_of(estate: Estate) -> list[TypeRequest]:
     added = [TypeRequest(Verb.ADD, name, estate.chain)] if estate.chain else []
     subtypes = [TypeRequest(Verb.HEIR, name, chain) for chain in estate.subtypes]
     return [*added, *subtypes, *(TypeRequest(Verb.USE, name, router=router) for router in estate.users)]
+
+
+def _problem(chain: Chain) -> TypeAnswer | None:
+    try:
+        TypeTree(chain)
+    except EventTypeError as error:
+        return TypeAnswer((), error.code, error.reason)
+    return None
 
 
 def _unknown(name: str) -> TypeAnswer:

@@ -35,6 +35,7 @@ class TypeLookup:
             if answer.code == REDEFINED:
                 self._ask_for(now, TypeRequest(Verb.GET, name), found)
             else:
+                self._take(now, answer)
                 found(now, answer)
 
         if self._registry.used(name):
@@ -74,8 +75,15 @@ class TypeLookup:
                 self._use_again(name)
             elif answer.code in (UNKNOWN, REDEFINED):
                 self._registry.forget(name, chain)
+            else:
+                self._take(now, answer)
 
         self._questions.ask(TypeRequest(Verb.KEEP, name, chain, self._router if used else 0), kept)
+
+    def _take(self, now: float, answer: TypeAnswer) -> None:
+        """Another broker has given the type more attributes."""
+        if answer.chain and not answer.code and answer.chain != self._registry.chain(answer.chain[-1].name):
+            self._registry.learn(now, answer.chain)
 
     def _use_again(self, name: str) -> None:
         """It is used here in a form that it has no longer: learn the one that it has."""

@@ -112,6 +112,24 @@ class StoreState:
                     assert_never(change.record)
         return gone
 
+    def rows(self, changes: Sequence[StateChange]) -> dict[str, bytes | None]:
+        """The rows of these changes, which were not applied, as they are; None: there is none."""
+        return {change.key: self._row(change) for change in changes}
+
+    def _row(self, change: StateChange) -> bytes | None:
+        match change.record:
+            case MailboxAdded(mailbox) | MailboxRemoved(mailbox):
+                record = self.mailboxes.get(mailbox)
+                return None if record is None else setting(change.key, record, self.since[mailbox]).blob
+            case Attached(mailbox) | Detached(mailbox):
+                return setting(change.key, Attached(mailbox)).blob if mailbox in self.attached else None
+            case Note(key):
+                return setting(change.key, Note(key, self.notes[key])).blob if key in self.notes else None
+            case Stored() | Acked() | Counted():
+                raise AssertionError(f"{change.record} is not a setting")
+            case _:
+                assert_never(change.record)
+
     def load(self, tables: Sequence[Mapping[object, object]]) -> list[Damage]:
         """From both copies whatever is sound. What one of them has lost the other one has."""
         damaged: list[Damage] = []

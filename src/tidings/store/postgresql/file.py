@@ -12,8 +12,8 @@ that lost the lease finds another epoch: no proof, nothing written.
 A connection that is lost before the answer leaves open whether the batch was committed. The next session first adds one
 to the session's number in the broker's row: that waits for a statement that is still under way at the server, and one
 that has not begun finds no proof any more. After that the batch is there or never will be, and a look tells. If no
-writable server can be reached for `wait_ms`, the batch is refused and kept in `pending`: the store looks for it
-before it writes anything else.
+writable server can be reached for `wait_ms`, the batch is refused and kept in `pending`: before the store writes
+anything else it looks for it and, if it is there, takes it back (`undo`).
 """
 
 import logging
@@ -54,6 +54,9 @@ _CHANGES: LiteralString = """
   FROM proof, unnest(%(keys)s::text[], %(records)s::bytea[]) AS new (key, record), unnest(%(copies)s::int[]) AS copy
   ON CONFLICT (broker, copy, key) DO UPDATE SET record = excluded.record
 ) """
+_UNDO: LiteralString = """, undone AS (
+  DELETE FROM tidings.batch USING proof WHERE batch.broker = proof.broker AND number = %(number)b
+) SELECT broker FROM proof"""
 _SESSION = "UPDATE tidings.broker SET session = session + 1 WHERE broker = %s AND epoch = %s RETURNING session"
 _SIZES = "SELECT number, octet_length(payload) FROM tidings.batch WHERE broker = %s ORDER BY number"
 _RANGE = "SELECT number, payload FROM tidings.batch WHERE broker = %s AND number BETWEEN %s AND %s ORDER BY number"
@@ -87,10 +90,10 @@ class PostgresFile:
         db = self._connected()
         try:
             load(self.settings(), self.batches())
+            self._newest = self._last(db)
         except psycopg.Error as error:
             self.close()
             raise store_error(error, options.place) from None
-        self._newest = self._last(db)
 
     def close(self) -> None:
         if self._db is not None:
@@ -203,30 +206,37 @@ class PostgresFile:
         assert self.pending is not None
         db = self._connected()
         try:
-            written = self._last(db) == self.pending.number
+            return self._last(db) == self.pending.number
         except psycopg.Error as error:
             raise self._failed(error, db) from None
-        if written:
-            self._newest = self.pending.number
-        return written
+
+    def keep(self) -> None:
+        """The pending batch was committed and stays."""
+        assert self.pending is not None
+        self._newest, self.pending = self.pending.number, None
+
+    def undo(self, rows: Mapping[str, bytes | None]) -> None:
+        """The pending batch was committed, and is deleted again; `rows`: what it changed in the state, as it was.
+
+        StoreError: it is tried again. Nothing was deleted with the batch that anybody needs.
+        """
+        assert self.pending is not None
+        db, parameters = self._connected(), self._parameters(self.pending.number)
+        parameters |= self._changes(rows, 0)
+        try:
+            if db.execute(_PROOF + _CHANGES + _UNDO, parameters).rowcount == 0:
+                raise self._without_proof(db)
+        except psycopg.Error as error:
+            raise self._failed(error, db) from None
+        self.pending = None
 
     def _execute(
         self, db: Session, number: int, blob: bytes, changes: Sequence[StateChange], delete_before: int
     ) -> None:
-        parameters: dict[str, object] = {
-            "broker": Int8(self._options.broker),
-            "epoch": Int8(self._lease.epoch),
-            "session": Int8(self._session_number),
-            "synchronous": self._options.require_synchronous,
-            "number": Int8(number),
-            "payload": blob,
-        }
+        parameters = self._parameters(number) | {"payload": blob}
         self._alarmed = False
         if changes or delete_before:
-            last = {change.key: change.blob for change in changes}
-            kept = {key: value for key, value in last.items() if value is not None}
-            parameters |= {"oldest": Int8(delete_before), "gone": [key for key in last if key not in kept]}
-            parameters |= {"keys": [*kept], "records": [*kept.values()], "copies": [*COPIES]}
+            parameters |= self._changes({change.key: change.blob for change in changes}, delete_before)
             cursor = db.execute(_PROOF + _CHANGES + _INSERT, parameters, prepare=True)
         else:
             cursor = db.execute(_PROOF + _INSERT, parameters, prepare=True)
@@ -235,6 +245,22 @@ class PostgresFile:
         if self._alarmed:  # waiting for a standby was cancelled: committed here, perhaps nowhere else
             self._drop()
             raise psycopg.OperationalError("the commit was not confirmed by a standby")
+
+    def _parameters(self, number: int) -> dict[str, object]:
+        return {
+            "broker": Int8(self._options.broker),
+            "epoch": Int8(self._lease.epoch),
+            "session": Int8(self._session_number),
+            "synchronous": self._options.require_synchronous,
+            "number": Int8(number),
+        }
+
+    def _changes(self, rows: Mapping[str, bytes | None], delete_before: int) -> dict[str, object]:
+        """Parameters of rows of the state to be set or (None) deleted, and of batches to be deleted."""
+        kept = {key: blob for key, blob in rows.items() if blob is not None}
+        gone = [key for key in rows if key not in kept]
+        columns: dict[str, object] = {"keys": [*kept], "records": [*kept.values()], "copies": [*COPIES]}
+        return columns | {"oldest": Int8(delete_before), "gone": gone}
 
     def _without_proof(self, db: Session) -> StoreError:
         epoch = one(db, "SELECT epoch FROM tidings.broker WHERE broker = %s", (self._options.broker,))

@@ -8,6 +8,8 @@ soon whether the holder is gone:
 - A holder that was stopped, or whose host is cut off, may keep its session for long. It gives no sign of life any
   more, which is a counter that rises several times in `lease_ms`: after that time its session is ended and the lock
   taken. A process that waits measures that time with its own clock, from the change of the counter it saw last.
+- A holder that hears nothing from the database for `cut_off_ms` takes the lease for lost itself. It could commit
+  nothing anyway; but its clients should look for the process that may have taken over, and only it can send them away.
 - When the database itself was restarted all sessions are gone at once; so the lock alone is not enough to take the
   lease of a holder that has not released it, unless it is known to be dead: some time without signs of life must pass.
 """
@@ -19,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import psycopg
 
@@ -75,7 +78,8 @@ class DatabaseLease:
         self._is_free = False  # the lock was, but it was too soon to take it
         self._was_held = False  # in this session the lock was seen in other hands
         self._end = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
+        self._heard_seconds = 0.0  # when the database answered last
         self._callbacks: list[Callable[[StoreError], None]] = []
         self._mutex = threading.Lock()
         self._epoch = 0
@@ -87,13 +91,14 @@ class DatabaseLease:
         return self._epoch
 
     def acquire(self) -> bool:
-        while not self._look():
+        while not self.look():
             if not self._is_free:
                 return False
             time.sleep(POLL_SECONDS)  # its holder may be dead, which is known if there is no sign of life
         return True
 
-    def _look(self) -> bool:
+    def look(self) -> bool:
+        """Take the lease if it is free by now; True: it is held."""
         if self._epoch:
             return self.lost is None
         try:
@@ -107,7 +112,7 @@ class DatabaseLease:
         while True:
             failure: StoreError | None = None
             try:
-                if self._look():
+                if self.look():
                     return True
             except StoreError as error:
                 if not error.retryable:
@@ -144,8 +149,9 @@ class DatabaseLease:
 
     def release(self) -> None:
         self._end.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
         if self._db is not None and self._epoch and self.lost is None:
             with suppress(psycopg.Error):
                 self._db.execute(_FREE, (self._options.broker, self._epoch))
@@ -185,12 +191,17 @@ class DatabaseLease:
             db.execute(_HOLD, (epoch, _myself(), self._options.broker))
         self._epoch = epoch
         self._end.clear()
-        self._thread = threading.Thread(target=self._keep, name="store-lease", daemon=True)
-        self._thread.start()
+        self._heard_seconds = time.monotonic()
+        work = [self._keep, self._watch] if self._options.cut_off_ms else [self._keep]
+        self._threads = [threading.Thread(target=one, name="store-lease", daemon=True) for one in work]
+        for thread in self._threads:
+            thread.start()
 
     def _session(self) -> Session:
         if self._db is None:
-            db = connect(self._options, "lease")
+            # To hold the lease takes no standby of the server: only to write does.
+            synchronous = self._options.require_synchronous and not self._epoch
+            db = connect(replace(self._options, require_synchronous=synchronous), "lease")
             try:
                 db.execute("SET synchronous_commit = off")  # signs of life need not be on disk
             except psycopg.Error as error:
@@ -211,16 +222,35 @@ class DatabaseLease:
     def _keep(self) -> None:
         """Signs of life, until the lease is released or lost."""
         while not self._end.wait(self._options.lease_ms / 1000 / BEATS):
-            try:
-                regain = self._db is None
-                db = self._session()
-                if one(db, _BEAT, (self._options.broker, self._epoch)) is None:
-                    self.lose()
-                elif regain:
-                    self._lock_again(db)
-            except (psycopg.Error, StoreError) as error:
-                log.debug("no sign of life: %s", error)
-                self._drop()
+            self.beat()
+
+    def beat(self) -> None:
+        """One sign of life; the lease is lost if another process has it."""
+        try:
+            regain = self._db is None
+            db = self._session()
+            if one(db, _BEAT, (self._options.broker, self._epoch)) is None:
+                self.lose()
+                return
+            self._heard_seconds = time.monotonic()
+            if regain:
+                self._lock_again(db)
+        except (psycopg.Error, StoreError) as error:
+            log.debug("no sign of life: %s", error)
+            self._drop()
+
+    def check_heard(self) -> None:
+        """The lease is lost if the database was not heard for too long."""
+        cut_off_seconds = self._options.cut_off_ms / 1000
+        if cut_off_seconds and time.monotonic() - self._heard_seconds > cut_off_seconds:
+            reason = f"the database was not heard for {cut_off_seconds:g} s; another process may have the lease"
+            place = f"{self._options.place}, broker {self._options.broker}"
+            self.lose(StoreError("E_STORE_CUT_OFF", f"{place}: {reason}"))
+
+    def _watch(self) -> None:
+        """A sign of life to a database that is cut off waits for long: so another thread looks at the time."""
+        while not self._end.wait(min(POLL_SECONDS, self._options.cut_off_ms / 1000 / BEATS)):
+            self.check_heard()
 
     def _lock_again(self, db: Session) -> None:
         """After a new connection; a session of before that the server still keeps is ended."""

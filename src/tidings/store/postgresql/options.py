@@ -26,6 +26,7 @@ class DatabaseOptions:
     password_file: str = ""
     require_synchronous: bool = False
     lease_ms: float = 3000.0  # without a sign of life, before another process may take the lease
+    cut_off_ms: float = 0.0  # without a sign of life, before the holder takes its lease for lost; 0: never
     wait_ms: float = 10_000.0  # for a database that is gone, before messages are refused
     quota_bytes: int = 0  # of messages that wait; 0: no limit
 

@@ -9,9 +9,10 @@ What is guaranteed
   machine or server every batch that returned is there, every other one as a whole or not at all.
 - Only the holder of the lease commits; the epoch is proven in every transaction.
 - A commit whose answer never came is found out, never guessed. `append` waits for that; after `wait_ms` it raises
-  StoreError, and if the batch turns out to be committed when a server is reached again, its messages are acknowledged
-  at once, so that what was refused does not come later. If the process dies before, they are there at its next start:
-  the one exception from "after StoreError nothing of it is in the store".
+  StoreError, and if the batch turns out to be committed when a server is reached again, it is taken back, so that what
+  was refused has not happened: no message comes later, no acknowledgement of a transaction counts without the rest.
+  If the process dies before, the batch is there as a whole at its next start: the one exception from "after StoreError
+  nothing of it is in the store".
 - Damage is noticed when the store is opened and when a message is read (a checksum for each record, as in SQLite's
   store); it is never passed on, and costs the record it hits. Pages are for the server to check (`initdb
   --data-checksums`).
@@ -26,9 +27,8 @@ All calls may come from any thread, one at a time.
 
 from collections.abc import Sequence
 
-from tidings.delivery.batch_codec import scan, unpack
-from tidings.delivery.store import Acked, Record, Recovered, Stored
-from tidings.store.log.contents import Written
+from tidings.delivery.batch_codec import scan
+from tidings.delivery.store import Record, Recovered
 from tidings.store.log.store import LogLimits, LogStore
 from tidings.store.postgresql.file import Pending, PostgresFile
 from tidings.store.postgresql.lease import DatabaseLease
@@ -54,36 +54,29 @@ class PostgresStore(LogStore[PostgresFile]):
         return super().maintain()
 
     def _resolve(self) -> None:
-        """Find out the fate of a batch that was refused because its answer never came."""
+        """Find out the fate of a batch whose answer never came. It was refused: if it is there, it is taken back."""
         if self._file.pending is None or self._closed:
             return
         with self._use:
             pending = self._file.pending
-            written = self._file.found()
-            self._file.pending = None
-            refused = self._take_in(pending) if written else []
-        if refused:
-            super().append(refused)
+            if not self._file.found():
+                self._file.pending = None
+            elif not self._take_in_moved(pending):
+                self._file.undo(self._contents.state.rows(pending.changes))
 
     def _move(self, size: int) -> None:
         if self._file.pending is None:  # otherwise the number of the next batch is not known
             super()._move(size)
 
-    def _take_in(self, pending: Pending) -> list[Record]:
-        """Note a batch of whose commit we hear late; returns what lets go of the messages that were refused."""
-        contents, number, blob, oldest = self._contents, pending.number, pending.blob, pending.oldest
+    def _take_in_moved(self, pending: Pending) -> bool:
+        """Note a batch of messages that were moved, of which nobody was refused anything; False: it is another one."""
+        contents, blob = self._contents, pending.blob
         contents.settle()
-        found = unpack(blob)
-        stored = [record for record in found.records if type(record) is Stored]
-        if stored and stored[0].seq <= contents.last_seq:  # messages that were moved: nobody was refused
-            contents.newest = number
-            contents.index.move(scan(blob, trusted=True), len(blob))
-            contents.index.forget(oldest)
-            return []
-        contents.newest, contents.last_seq = number, found.head.last_seq
-        contents.unsettled.append(Written(number, blob, found.records, pending.changes, oldest))
-        contents.settle()
-        boxes = sorted({mailbox for record in stored for mailbox in record.mailboxes})
-        return [
-            Acked(mailbox, tuple(record.seq for record in stored if mailbox in record.mailboxes)) for mailbox in boxes
-        ]
+        found = scan(blob, trusted=True)
+        if not len(found.seqs) or found.seqs[0] > contents.last_seq:
+            return False
+        self._file.keep()
+        contents.newest = pending.number
+        contents.index.move(found, len(blob))
+        contents.index.forget(pending.oldest)
+        return True

@@ -15,6 +15,8 @@ not asked: broker 4 (no route)
 
 from tidings.tracking.moments import utc
 from tidings.tracking.query.path import BrokerReason, Hop, Path
+from tidings.tracking.recording.history import Span
+from tidings.tracking.recording.recorder import Statement
 
 REASONS = {
     "delivered": "it was delivered",
@@ -32,14 +34,15 @@ REASONS = {
 }
 
 
-def to_text(path: Path) -> str:
-    """Draws a path as a tree; the numbers in brackets are the false-positive probabilities of the statements."""
+def to_text(path: Path, *, times: bool = False) -> str:
+    """Draws a path as a tree; the numbers in brackets are the false-positive probabilities of the statements, and with
+    `times` when each happened, after the message's own time."""
     children: dict[int, list[Hop]] = {}
     for hop in path.hops:
         if hop.sender is not None:
             children.setdefault(hop.sender, []).append(hop)
     roots = [hop for hop in path.hops if hop.sender is None]
-    trees = [line for root in roots for line in _tree(root, children, path)]
+    trees = [line for root in roots for line in _tree(root, children, path, times)]
     return "\n".join([*heading(path), *trees, *notes(path)])
 
 
@@ -71,20 +74,37 @@ def why_text(one: BrokerReason) -> str:
     return printable(f"{text}: {one.reason.detail}" if one.reason.detail else text)
 
 
-def hop_line(hop: Hop, path: Path) -> str:
-    return f"broker {hop.broker} ({', '.join(_notes(hop, path))})"
+def hop_line(hop: Hop, path: Path, *, times: bool = False) -> str:
+    return f"broker {hop.broker} ({', '.join(_notes(hop, path))}{_when(hop.between, path, times)})"
 
 
-def _tree(root: Hop, children: dict[int, list[Hop]], path: Path) -> list[str]:
+def subscriber_line(one: Statement, path: Path, *, times: bool = False) -> str:
+    return f"▸ {printable(one.peer)} ({one.probability:.2g}{_when(one.between, path, times)})"
+
+
+def _when(between: Span | None, path: Path, times: bool) -> str:
+    """
+    >>> from tidings.model.message_id import MessageId
+    >>> path = Path(MessageId(7, 1, 1000), True, (), (), {}, (), asked=1, filters=1)
+    >>> _when((990, 2000), path, True)
+    ', −10 to +1000 ms'
+    """
+    if not times or between is None:
+        return ""
+    first, last = (f"{one - path.message.ms:+d}".replace("-", "−") for one in between)
+    return f", {first} to {last} ms"
+
+
+def _tree(root: Hop, children: dict[int, list[Hop]], path: Path, times: bool) -> list[str]:
     lines: list[str] = []
     stack: list[tuple[Hop, str, str]] = [(root, "", "")]
     while stack:  # not recursive: a line of a thousand brokers is a tree a thousand deep
         hop, first, rest = stack.pop()
-        lines.append(first + hop_line(hop, path))
+        lines.append(first + hop_line(hop, path, times=times))
         below = children.get(hop.broker, [])
         for number, one in enumerate(hop.subscribers):
             last = number == len(hop.subscribers) - 1 and not below
-            lines.append(f"{rest}{'└' if last else '├'}── ▸ {printable(one.peer)} ({one.probability:.2g})")
+            lines.append(f"{rest}{'└' if last else '├'}── {subscriber_line(one, path, times=times)}")
         for position, child in enumerate(reversed(below)):
             last = position == 0
             stack.append((child, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   ")))

@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from tidings.tracking.query.time_index import TimeIndex
 from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, Span, newest
+from tidings.tracking.recording.key_notes import KeyAnswer, KeyBatch, KeyQuery, answered, encode_keys, find_key
 
 T = TypeVar("T")
 Times: TypeAlias = Sequence[int]
@@ -28,6 +29,15 @@ class Archive(Protocol):
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
         """The time of the last entry that each incarnation of a broker stored."""
+
+
+class KeyArchive(Protocol):
+    def find_key(self, broker: int, query: KeyQuery) -> KeyAnswer:
+        """The messages with a value of an attribute, as far as such notes are stored."""
+
+
+class RecordArchive(Archive, KeyArchive, Protocol):
+    """All that a broker stores of messages."""
 
 
 class FilterIndex(Generic[T]):
@@ -65,6 +75,7 @@ class MemoryArchive:
         self._histories: dict[tuple[int, Key], FilterIndex[HistoryEntry]] = {}
         self._entries: list[tuple[int, HistoryEntry]] = []
         self._stored_ms: dict[int, dict[int, int]] = {}
+        self._keys: dict[tuple[int, str], list[bytes]] = {}
 
     def store(self, broker: int, entries: Iterable[HistoryEntry]) -> None:
         for entry in entries:
@@ -81,6 +92,13 @@ class MemoryArchive:
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
         return self._stored_ms.get(broker, {})
+
+    def store_keys(self, broker: int, batches: Iterable[KeyBatch]) -> None:
+        for batch in batches:
+            self._keys.setdefault((broker, batch.name), []).append(encode_keys([batch]))
+
+    def find_key(self, broker: int, query: KeyQuery) -> KeyAnswer:
+        return answered(broker, query, find_key(self._keys.get((broker, query.name), ()), query))
 
     def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
         own = [

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tidings.errors import CodecError
 from tidings.model.message_id import SIZE, MessageId
 from tidings.model.reader import Reader, put_varint
+from tidings.tracking.recording.history import Span
 from tidings.tracking.recording.losses import TraceReason
 from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
 
@@ -95,6 +96,7 @@ def _put_answer(out: bytearray, answer: TraceAnswer) -> None:
         name = one.peer.encode()
         put_varint(out, len(name))
         out += name + _F64.pack(one.probability)
+        _put_span(out, one.between)
     put_varint(out, answer.filters)
     out.append(answer.incomplete)
     out.append(answer.entered)
@@ -104,6 +106,7 @@ def _put_answer(out: bytearray, answer: TraceAnswer) -> None:
     for reason in answer.reasons:
         _put_text(out, reason.code)
         _put_text(out, reason.detail)
+    _put_span(out, answer.between)
 
 
 def _get_answer(reader: Reader) -> TraceAnswer:
@@ -117,8 +120,9 @@ def _get_answer(reader: Reader) -> TraceAnswer:
     entered, moved, publisher = bool(reader.varint(1)), bool(reader.varint(1)), _get_text(reader)
     reasons = tuple(TraceReason(_get_text(reader), _get_text(reader)) for _ in range(reader.count()))
     statements = (neighbours, forwarded if known else None, subscribers)
+    between = _get_span(reader)
     return TraceAnswer(
-        broker, verdict, probability, *statements, filters, incomplete, entered, publisher, reasons, moved
+        broker, verdict, probability, *statements, filters, incomplete, entered, publisher, reasons, moved, between
     )
 
 
@@ -130,6 +134,20 @@ def _put_text(out: bytearray, text: str) -> None:
 
 def _get_text(reader: Reader) -> str:
     return reader.text(reader.varint(NAME_BYTES_MAX), "a text")
+
+
+def _put_span(out: bytearray, span: Span | None) -> None:
+    """Nothing, or the start and the length of a span of time."""
+    first, last = span or (0, 0)
+    for number in (1, max(first, 0), last - max(first, 0)) if span is not None and last >= max(first, 0) else (0,):
+        put_varint(out, number)
+
+
+def _get_span(reader: Reader) -> Span | None:
+    if not reader.varint(1):
+        return None
+    first = reader.varint(_U64)
+    return first, first + reader.varint(_U64)
 
 
 def _put_routers(out: bytearray, routers: Iterable[int]) -> None:
@@ -145,7 +163,7 @@ def _get_routers(reader: Reader) -> tuple[int, ...]:
 
 def _statement(reader: Reader) -> Statement:
     name = reader.text(reader.varint(NAME_BYTES_MAX), "a name")
-    return Statement(name, _probability(reader))
+    return Statement(name, _probability(reader), _get_span(reader))
 
 
 def _probability(reader: Reader) -> float:

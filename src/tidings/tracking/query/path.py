@@ -29,6 +29,7 @@ from tidings.errors import RemoteProtocolError
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.tracking.query.dominators import dominators, is_behind
+from tidings.tracking.recording.history import Span
 from tidings.tracking.recording.losses import TraceReason
 from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
 
@@ -52,6 +53,7 @@ class Hop:
     other_senders: tuple[int, ...] = ()  # brokers on the route it may have come from as well
     opaque: bool = False  # could not say; it lies between others that could
     suspect: bool = False
+    between: Span | None = field(default=None, compare=False)  # when the message passed, by the broker's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,7 @@ class PathSearch:
         odd = not is_root or (self._wanted_everywhere and answer.probability > 0)
         rim = odd and not answer.subscribers and not around - {sender}
         others = () if is_root else others
-        return Hop(broker, sender, answer.probability, answer.subscribers, others, suspect=rim)
+        return Hop(broker, sender, answer.probability, answer.subscribers, others, suspect=rim, between=answer.between)
 
     def _may_give(self, broker: int, to: int) -> bool:
         answer = self._answers.get(broker)

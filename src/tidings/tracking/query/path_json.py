@@ -11,6 +11,7 @@ from typing import Any
 from tidings.errors import CodecError, UsageError
 from tidings.model.message_id import MessageId
 from tidings.tracking.query.path import BrokerReason, Hop, Path
+from tidings.tracking.recording.history import Span
 from tidings.tracking.recording.losses import TraceReason
 from tidings.tracking.recording.recorder import Statement
 
@@ -74,7 +75,10 @@ def _hop_dict(hop: Hop) -> dict[str, object]:
         "probability": hop.probability,
         "opaque": hop.opaque,
         "suspect": hop.suspect,
-        "subscribers": [{"name": one.peer, "probability": one.probability} for one in hop.subscribers],
+        "between_ms": hop.between,
+        "subscribers": [
+            {"name": one.peer, "probability": one.probability, "between_ms": one.between} for one in hop.subscribers
+        ],
     }
 
 
@@ -83,8 +87,18 @@ def _hop(found: dict[str, Any]) -> Hop:
         broker=int(found["broker"]),
         sender=None if found["sender"] is None else int(found["sender"]),
         probability=float(found["probability"]),
-        subscribers=tuple(Statement(str(one["name"]), float(one["probability"])) for one in found["subscribers"]),
+        subscribers=tuple(
+            Statement(str(one["name"]), float(one["probability"]), _span(one)) for one in found["subscribers"]
+        ),
         other_senders=tuple(map(int, found["other_senders"])),
         opaque=bool(found["opaque"]),
         suspect=bool(found["suspect"]),
+        between=_span(found),
     )
+
+
+def _span(found: dict[str, Any]) -> Span | None:
+    if (between := found.get("between_ms")) is None:
+        return None
+    first, last = between
+    return int(first), int(last)

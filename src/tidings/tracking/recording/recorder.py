@@ -20,9 +20,10 @@ from tidings.model.message_id import MessageId
 from tidings.tracking.ids import Ids
 from tidings.tracking.moments import utc
 from tidings.tracking.plan.limits import BETWEEN_BROKERS_MS
-from tidings.tracking.query.archive import Archive
+from tidings.tracking.query.archive import Archive, KeyArchive, RecordArchive
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind, AttachmentMap
 from tidings.tracking.recording.history import UNKNOWN_ORIGIN, HistoryEntry, HistoryKind, Key, Span, efpp
+from tidings.tracking.recording.key_notes import KeyAnswer, KeyBatch, KeyQuery
 from tidings.tracking.recording.losses import LOSS_DETAILS, LossCause, TraceReason, loss_peer
 from tidings.tracking.recording.recorder_backend import Current, KernelBackend, PlainBackend, RecorderBackend
 from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, RunStrategy, Strategy
@@ -46,7 +47,14 @@ class StoreAttachment:
     change: Attachment
 
 
-Effect: TypeAlias = StoreEntries | StoreAttachment
+@dataclass(frozen=True, slots=True)
+class StoreKeys:
+    """Append these notes of keys. Until they are on disk, keep them where the archive finds them."""
+
+    batch: KeyBatch
+
+
+Effect: TypeAlias = StoreEntries | StoreAttachment | StoreKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,7 @@ class TrackingSettings:
     forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
     attachments_max: int | None = 100_000  # detached subscribers that are remembered; None: all
     numbering: int = 0  # key of the numbers of the broker's publishers: lists that know it are smaller
+    keys: tuple[str, ...] = ()  # attributes by whose values messages can be found (`key_notes`)
 
     @property
     def skew_ms(self) -> int | None:
@@ -84,6 +93,7 @@ class TrackingSettings:
             persist_ms=self.persist_ms,
             forwards=self.forwards,
             numbering=self.numbering,
+            keys=self.keys,
         )
 
     def __post_init__(self) -> None:
@@ -105,6 +115,7 @@ class Statement:
 
     peer: str
     probability: float
+    between: Span | None = field(default=None, compare=False)  # when, by the broker's clock, as far as records tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +134,7 @@ class TraceAnswer:
     publisher: str = ""  # of messages that name this broker: who their publisher was (`publishers`); empty: not known
     reasons: tuple[TraceReason, ...] = ()  # about the subscriber that was asked about
     moved: bool = False  # of messages that name this broker: perhaps sent again at another one (`may_have_moved`)
+    between: Span | None = field(default=None, compare=False)  # when it passed, by this broker's clock
 
 
 def keys_of(kind: HistoryKind, message: MessageId, peer: str = "") -> tuple[Key, ...]:
@@ -136,12 +148,15 @@ class RecordFinding:
     held: bool
     probability: float
     filters: int
+    between: Span | None = None  # when it was recorded: in the time of the filters that hold it
 
     @classmethod
     def of(cls, *parts: "RecordFinding") -> "RecordFinding":
         """Of several histories together."""
         probability = efpp(part.probability for part in parts)
-        return cls(any(part.held for part in parts), probability, sum(part.filters for part in parts))
+        spans = [part.between for part in parts if part.between is not None]
+        between = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+        return cls(any(part.held for part in parts), probability, sum(part.filters for part in parts), between)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +172,7 @@ class Inquiry:
     why: str = ""  # the subscriber of whom it is asked why it has the message, or has it not
     attached: tuple[Span, ...] = ()  # when that one was attached
     moved: bool = False
+    asked_ms: int = 0  # by this broker's clock
 
 
 class Recorder:
@@ -168,7 +184,7 @@ class Recorder:
         self._settings, self._incarnation = settings, incarnation
         self._backend = backend or settings.plain_backend(broker, incarnation)
         self._gaps: list[Span] = []
-        self._now_ms = 0
+        self._now_ms = self._keys_ms = 0
 
     def start(
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
@@ -229,11 +245,17 @@ class Recorder:
     def tick(self, now_ms: int, *, full: bool = True) -> list[Effect]:
         """Every now and then: what is due, and what is full. `full=False`: that may wait for company on its way."""
         self._now_ms = now_ms
-        return list(map(StoreEntries, self._backend.take(now_ms, full=full)))
+        return [*map(StoreEntries, self._backend.take(now_ms, full=full)), *self._keys(now_ms, full=full)]
+
+    def _keys(self, now_ms: int, *, full: bool) -> list[Effect]:
+        if not full and abs(now_ms - self._keys_ms) < self._settings.persist_ms:
+            return []
+        self._keys_ms = now_ms
+        return list(map(StoreKeys, self._backend.take_keys()))
 
     def close(self, now_ms: int) -> list[Effect]:
         """Store everything: the process ends."""
-        stored = map(StoreEntries, self._backend.end_all(now_ms))
+        stored = [*map(StoreEntries, self._backend.end_all(now_ms)), *self._keys(now_ms, full=True)]
         return [*stored, *self._change(AttachmentKind.ERA, self._settings.strategy.name, now_ms, attached=False)]
 
     def answer(self, message: MessageId, archive: Archive) -> TraceAnswer:
@@ -261,7 +283,8 @@ class Recorder:
         spans = tuple(self.attachments.spans(AttachmentKind.SUBSCRIBER, why)) if why else ()
         moved = message.broker == self.broker and self.attachments.may_have_moved(message.publisher)
         since_ms = self.attachments.since_ms
-        return Inquiry(message, neighbours, subscribers, current, since_ms, publisher, why, spans, moved)
+        now_ms = self._now_ms
+        return Inquiry(message, neighbours, subscribers, current, since_ms, publisher, why, spans, moved, now_ms)
 
     def resolve(self, inquiry: Inquiry, archive: Archive) -> TraceAnswer:
         """Looks at nothing that changes while the broker runs."""
@@ -303,7 +326,7 @@ class Recorder:
             finding = self._find(HistoryKind.DELIVER, peer, inquiry, archive)
             filters += finding.filters
             if finding.held:
-                subscribers.append(Statement(peer, finding.probability))
+                subscribers.append(Statement(peer, finding.probability, finding.between))
         incomplete = self._incomplete(inquiry, archive)  # asked last: what is missing may have shown only now
         return TraceAnswer(
             self.broker,
@@ -316,10 +339,24 @@ class Recorder:
             incomplete,
             entered.held,
             publisher,
+            between=found.between,
         )
 
-    def unsure(self, inquiry: Inquiry) -> TraceAnswer:
+    def look_up(self, asked: Inquiry | KeyQuery, archive: RecordArchive) -> TraceAnswer | KeyAnswer:
+        """The answer to either; may be called from another thread."""
+        return self.resolve_key(asked, archive) if isinstance(asked, KeyQuery) else self.resolve(asked, archive)
+
+    def resolve_key(self, query: KeyQuery, archive: KeyArchive) -> KeyAnswer:
+        """Messages that were published here with a value of an attribute. Looks at nothing that changes meanwhile."""
+        found = archive.find_key(self.broker, query)
+        lost_ms = max((end for start, end in self._gaps if start <= query.last_ms), default=0)
+        since_ms = max(found.since_ms, min(lost_ms, TIME_MAX_MS), self.attachments.first_ms or 0)
+        return replace(found, since_ms=since_ms, recorded=found.recorded and query.name in self._settings.keys)
+
+    def unsure(self, inquiry: Inquiry | KeyQuery) -> TraceAnswer | KeyAnswer:
         """The answer of a broker whose archive cannot be read."""
+        if isinstance(inquiry, KeyQuery):
+            return KeyAnswer(self.broker, since_ms=TIME_MAX_MS)
         return TraceAnswer(self.broker, TraceVerdict.UNKNOWN, neighbours=inquiry.neighbours, incomplete=True)
 
     def _around(self, message: MessageId) -> Span:
@@ -335,13 +372,19 @@ class Recorder:
     def _find_one(self, key: Key, inquiry: Inquiry, archive: Archive) -> RecordFinding:
         one, current = bytes(inquiry.message), inquiry.current.get(key)
         held, fpps = current is not None and current.held, [] if current is None else [current.fpp]
+        made_ms = self._around(inquiry.message)[0]
+        spans: list[Span] = [(made_ms, inquiry.asked_ms)] if held else []
         for entry in archive.matching(self.broker, key, inquiry.message.ms):
             growing = current is not None and entry.sequence == current.sequence
             if not (growing and entry.incarnation == self._incarnation):  # else a copy of what is in memory
                 opened = entry.opened()
-                held = held or bool(opened.contains(one)[0])
+                if opened.contains(one)[0]:
+                    held = True
+                    spans.append((max(made_ms, entry.opened_ms), entry.stored_ms))
                 fpps.append(opened.fpp())
-        return RecordFinding(held, efpp(fpps), len(fpps))
+        times = [(first, last) for first, last in spans if first <= last]  # else a clock was set meanwhile
+        between = (min(first for first, _ in times), max(last for _, last in times)) if times else None
+        return RecordFinding(held, efpp(fpps), len(fpps), between)
 
     def _incomplete(self, inquiry: Inquiry, archive: Archive) -> bool:
         """Reports whether records of this time may be missing."""

@@ -6,7 +6,7 @@ or their persistence interval T_p has passed, and the filter in memory answers f
 the machines of tests and of the simulator's small worlds, and say what the kernel's must do.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
@@ -28,6 +28,7 @@ from tidings.tracking.recording.history import (
     Mode,
     seed_of,
 )
+from tidings.tracking.recording.key_notes import KeyBatch
 from tidings.tracking.recording.log_codec import encode_ids
 from tidings.tracking.recording.losses import LossCause, loss_peer, split_peer
 from tidings.tracking.recording.strategies import ID_BYTES, AsyncStrategy, BloomStrategy, RunStrategy, Strategy
@@ -63,6 +64,9 @@ class RecorderBackend(Protocol):
 
     def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
         """Subscribers that may have been given it long after its time: it is a straggler in their filters."""
+
+    def take_keys(self) -> list[KeyBatch]:
+        """Takes what was noted of messages with certain attributes since the last call."""
 
 
 class PlainBackend:
@@ -127,6 +131,9 @@ class PlainBackend:
         keys = [key for key in self._histories if key.kind is HistoryKind.DELIVER and key.origin in origins]
         return [key.peer for key in keys if message.ms in self._histories[key].singles]
 
+    def take_keys(self) -> list[KeyBatch]:
+        return []  # it sees ids, not messages
+
     def _end(self, keys: Iterable[Key], now_ms: int) -> list[HistoryEntry]:
         self._clock(now_ms)
         stored, self._full = self._full, []
@@ -168,6 +175,7 @@ class KernelBackend:
         persist_ms: int = 1000,
         forwards: bool = False,
         numbering: int = 0,
+        keys: Sequence[str] = (),
     ) -> None:
         self._incarnation = incarnation
         self._hashes: int | None = None
@@ -189,6 +197,7 @@ class KernelBackend:
         lists = {"exact": isinstance(strategy, AsyncStrategy), "runs": isinstance(strategy, RunStrategy)}
         more = {"persist_ms": persist_ms, "retain": retain, "forwards": forwards, "numbering": numbering, **lists}
         self.tracker = Tracker(broker, **shape, **times, **more)  # type: ignore[arg-type]
+        self.tracker.choose_keys(keys)
         self._numbers: dict[str, int] = {}  # of subscribers
         self._names: dict[int, str] = {}
         self._free: list[int] = []
@@ -244,6 +253,9 @@ class KernelBackend:
         origins = {message.broker, UNKNOWN_ORIGIN}
         peers = {peer for origin in origins for peer in self.tracker.stragglers(origin, message.ms, now_ms)}
         return [self._names[peer] for peer in sorted(peers)]
+
+    def take_keys(self) -> list[KeyBatch]:
+        return [KeyBatch(*one) for one in self.tracker.take_keys()]
 
     def _peer(self, kind: HistoryKind, peer: str) -> int:
         if kind is HistoryKind.DELIVER:

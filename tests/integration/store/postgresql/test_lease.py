@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from hardening.support.postgresql import Cluster
+from hardening.support.postgresql import Cluster, cluster
 
 from tidings.delivery.store import MailboxAdded, Stored
 from tidings.errors import StoreError, UsageError
@@ -111,6 +111,22 @@ def test_an_idle_holder_notices_that_it_has_lost_the_lease(server: Cluster) -> N
         db.execute("UPDATE tidings.lease SET epoch = 7")
     assert told.wait(60)
     lease.release()
+
+
+@pytest.mark.parametrize("cut_off_ms", [0.0, 300.0])
+def test_a_holder_that_does_not_hear_its_database_takes_the_lease_for_lost(cut_off_ms: float) -> None:
+    with cluster() as server:
+        lease = PostgresPlace(DatabaseOptions(server.database(), 1, lease_ms=100, cut_off_ms=cut_off_ms)).lease()
+        assert lease.acquire()
+        told = threading.Event()
+        lease.on_lost(lambda error: told.set() if error.code == "E_STORE_CUT_OFF" else None)
+        server.signal(signal.SIGSTOP)
+        try:
+            assert told.wait(60 if cut_off_ms else 1) == bool(cut_off_ms)
+        finally:
+            server.signal(signal.SIGCONT)
+        assert (lease.lost is None) != bool(cut_off_ms)
+        lease.release()
 
 
 def test_a_holder_whose_sessions_were_ended_keeps_the_lease_if_nobody_else_takes_it(server: Cluster) -> None:

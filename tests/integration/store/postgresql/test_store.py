@@ -124,6 +124,34 @@ def test_room_is_bounded_and_comes_back(server: Cluster) -> None:
     lease.release()
 
 
+FULL = """
+CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON tidings.batch FOR EACH ROW EXECUTE FUNCTION full_disk()
+"""
+
+
+def test_a_full_disk_of_the_server_is_said_and_nothing_is_lost(server: Cluster) -> None:
+    options = DatabaseOptions(server.database(), 1)
+    lease, store = opened(options)
+    store.append([BOX, Stored(1, b"first", (1,))])
+    with psycopg.connect(options.url) as db:
+        db.execute(FULL)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"No space left on device.*; make room in the database") as caught:
+            store.append([Stored(2, b"second", (1,))])
+        assert caught.value.code == "E_STORE_FULL"
+    assert store.read([1]) == [b"first"]
+    with psycopg.connect(options.url) as db:
+        db.execute("DROP TRIGGER full_disk ON tidings.batch")
+    store.append([Stored(3, b"third", (1,))])
+    store.close()
+    again = PostgresPlace(options).open(lease)
+    assert list(again.recover().waiting[1].seqs) == [1, 3]
+    again.close()
+    lease.release()
+
+
 def refused(options: DatabaseOptions) -> StoreError:
     with pytest.raises(StoreError) as caught:
         PostgresPlace(options).lease().acquire()

@@ -14,7 +14,7 @@ def test_a_span_for_each_broker_and_delivery() -> None:
         Hop(2, 1, 1e-5, (Statement("a", 0.0), Statement("b\x1b", 2e-5)), suspect=False),
     )
     path = Path(MESSAGE, True, hops, (), {4: "no route"}, (), 3, 5, entered=(1,), publisher="user 'ann'")
-    answer = to_jaeger(path)
+    answer = to_jaeger([path])
     (trace,) = answer["data"]
     assert (answer["total"], answer["errors"], trace["traceID"]) == (1, None, str(MESSAGE))
     assert trace["warnings"] == ["not asked: broker 4 (no route)"]
@@ -40,4 +40,4 @@ def test_a_span_for_each_broker_and_delivery() -> None:
 
 def test_a_message_that_nobody_has_is_no_trace() -> None:
     denied = Path(MESSAGE, False, (Hop(1, None, 0.0),), (), {}, (), 1, 0)
-    assert to_jaeger(denied)["data"] == []
+    assert to_jaeger([denied])["data"] == []

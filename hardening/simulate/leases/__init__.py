@@ -1,0 +1,1 @@
+"""Processes that share a store in a database, of which one has the lease: simulated."""
