@@ -170,7 +170,8 @@ class ClientSockets:
                 reason = f"client did not log in within {limits.login_seconds:g} s"
                 self._step(FailClient(connection.number, SecurityError("E_LOGIN_TIMEOUT", reason, fatal=True)))
             case Silence.LONG:
-                self._step(PingClient(connection.number))
+                if connection.ping_due(now):
+                    self._step(PingClient(connection.number))
             case Silence.TOO_LONG:
                 self._lines.note(log, logging.INFO, "client silent for too long, disconnected", connection.address)
                 connection.abort()

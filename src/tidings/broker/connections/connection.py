@@ -80,6 +80,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.opened_ms = now_ms()
         self.heartbeat_ms = 0
         self.beat_ms = 0  # interval of heartbeats that the client asked for; 0: none
+        self._pinged_ms = 0
         self.address = ""
         self.closing = False  # once its output is written
         self.closing_ms = 0
@@ -290,7 +291,15 @@ class ClientConnection(asyncio.BufferedProtocol):
     def beat_due(self, now: int) -> bool:
         """True if a heartbeat is due; to be called more often than heartbeats are asked for."""
         silent_ms = now - self.services.forwarder.written_ms(self.number)
-        return self.writable and not self.closing and silent_ms >= self.beat_ms - BEAT_EARLY_MS
+        return self.writable and not self.closing and silent_ms >= self.beat_ms - BEAT_EARLY_MS and self.ping_due(now)
+
+    def ping_due(self, now: int) -> bool:
+        """False just after another one: some clients of STOMP take several line ends at once for the beginning of a
+        frame, and hear no heartbeat any more."""
+        if now - self._pinged_ms < BEAT_EARLY_MS:
+            return False
+        self._pinged_ms = now
+        return True
 
     def begin_closing(self, *, linger: bool) -> None:
         self.closing = True

@@ -3,7 +3,8 @@
 Failures are counted for the address they come from and for the user they name. After `failures_max` of them in a row
 the next attempt is refused, unchecked, for a time that doubles with each further failure. A stranger could use that to
 lock out a user; therefore, at an address where a user has logged in before, only failures of that user there count.
-A login clears the address, but nothing of other users: an account gives no extra guesses at another one.
+A login clears the address, but nothing of other users: an account gives no extra guesses at another one. A login that
+names no user, as one by token may, counts for its address only.
 Memory is bounded: each table forgets whatever has been quiet for longest.
 """
 
@@ -72,7 +73,7 @@ class Throttle:
         return self._proven.get(_pair(user, address)) is not None
 
     def failed(self, now: float, user: str, address: str) -> None:
-        counted = [(self._addresses, address), (self._users, user)]
+        counted = [(self._addresses, address), *([(self._users, user)] if user else [])]
         if self._proven.get(_pair(user, address)) is not None:
             counted.append((self._proven, _pair(user, address)))
         for table, key in counted:

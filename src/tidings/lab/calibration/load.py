@@ -95,13 +95,15 @@ class LoadConnection:
     def ask(self, asked: Sequence[tuple[bytes, int]]) -> None:
         """Send, and wait for the answers."""
         self.socket.settimeout(ANSWERS_S)
-        self.socket.sendall(b"".join(data for data, _ in asked))
         missing = sum(answers for _, answers in asked)
-        while missing > 0:
-            data = self.socket.recv(1 << 16)
-            if not data:
-                raise UsageError("E_LAB_REFUSED", "the broker closed a connection of the calibration")
-            missing -= self.client.feed(data).answers
+        try:
+            self.socket.sendall(b"".join(data for data, _ in asked))
+            while missing > 0:
+                if not (data := self.socket.recv(1 << 16)):
+                    raise ConnectionResetError
+                missing -= self.client.feed(data).answers
+        except ConnectionError:
+            raise UsageError("E_LAB_REFUSED", "the broker closed a connection of the calibration") from None
         self.socket.setblocking(False)
 
     def read(self, buffer: memoryview) -> None:

@@ -27,6 +27,14 @@ def test_user_and_address_are_counted_apart() -> None:
     assert throttle.wait_seconds(0, "bob", "10.0.0.2") == 0
 
 
+def test_logins_that_name_no_user_count_for_their_address_only() -> None:
+    """As logins by token do: otherwise forged tokens from one address would lock out all who have one."""
+    throttle = Throttle(failures_max=1)
+    throttle.failed(0, "", "10.6.6.6")
+    assert throttle.wait_seconds(0, "", "10.6.6.6") > 0
+    assert throttle.wait_seconds(0, "", "10.0.0.1") == 0
+
+
 def test_a_stranger_cannot_lock_out_who_was_there_before() -> None:
     throttle = Throttle(failures_max=1)
     throttle.succeeded("alice", "10.0.0.1")

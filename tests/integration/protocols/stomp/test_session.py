@@ -1,6 +1,7 @@
 """What STOMP's specification says, frame by frame, on real sockets; and what a client must not be able to do."""
 
 import asyncio
+import time
 from random import Random
 
 import pytest
@@ -57,6 +58,19 @@ def test_a_client_that_promised_heartbeats_and_is_silent_is_disconnected() -> No
             await raw.expect("CONNECTED")
         assert not (await silent.reader.read()).strip()
         await other.subscribe("/topic/a")
+
+    with_broker(check)
+
+
+def test_heartbeats_of_the_broker_come_one_at_a_time() -> None:
+    """stomp.py takes several line ends in one read for the beginning of a frame, and hears no heartbeat any more."""
+
+    async def check(here: Place) -> None:
+        raw, began = await here.raw(StompVersion.V12), time.monotonic()
+        await raw.send("CONNECT", {"accept-version": "1.2", "host": "x", "heart-beat": "2000,1000"})
+        await raw.expect("CONNECTED")
+        beats = (await raw.reader.read()).count(b"\n")  # silent all the time, so it is disconnected in the end
+        assert 2 <= beats <= (time.monotonic() - began) / 0.5 + 1
 
     with_broker(check)
 
