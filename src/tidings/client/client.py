@@ -35,7 +35,7 @@ from tidings.client.connection.resubscription import Resubscribing
 from tidings.client.connection.transport import CLOSE_SECONDS, Transport
 from tidings.client.event_types import EventTypes
 from tidings.client.message_builder import compose, next_id
-from tidings.client.moving import Move
+from tidings.client.moving import ClientMove
 from tidings.client.network_queries import Observing
 from tidings.client.options import ConnectOptions
 from tidings.client.queue import Queue, QueuePage
@@ -88,7 +88,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         self._outbox = Outbox(self._line, self._requests.next_receipt, self.check_session)
         self._echoes = OwnEchoes(self._line)
         Transacting.__init__(self, self._echoes)
-        self._move: Move | None = None
+        self._move: ClientMove | None = None
         self._close_seconds = options.close_seconds
         self.numbers = itertools.count(1)  # of subscriptions
 
@@ -182,7 +182,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
             raise UsageError("E_MOVE", "the client is moving already")
         (address, *_) = parse_url(url).addresses
         await self._line.ready()
-        self._move = move = Move(self._line, self._subscriptions.values(), self.ask)
+        self._move = move = ClientMove(self._line, self._subscriptions.values(), self.ask)
         try:
             welcome = await move.prepare(address, CONNECT_SECONDS, seconds("overlap", overlap))
             before = self._line.use(welcome)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from tidings.client.broker_url import BrokerAddress
 from tidings.client.connection.answers import error_of
-from tidings.client.connection.reconnecting_connection import ReconnectingConnection, Welcome
+from tidings.client.connection.reconnecting_connection import OtherConnection, ReconnectingConnection
 from tidings.client.connection.transport import Transport
 from tidings.client.subscription import Subscription
 from tidings.errors import ConnectionLostError, TidingsError
@@ -39,7 +39,7 @@ class Asks(Protocol):
     ) -> "asyncio.Future[dict[str, Value]]": ...
 
 
-class Move:
+class ClientMove:
     """One change of brokers. Only plain subscriptions need it: what a broker keeps waits for the client's return."""
 
     def __init__(self, line: ReconnectingConnection, subscriptions: Iterable[Subscription], ask: Asks) -> None:
@@ -57,7 +57,7 @@ class Move:
         if number in self._seen:
             self._seen[number].add(message.id)
 
-    async def prepare(self, address: BrokerAddress, seconds: float, overlap: float) -> Welcome:
+    async def prepare(self, address: BrokerAddress, seconds: float, overlap: float) -> OtherConnection:
         """Subscribe there, until nothing comes here any more that does not come there."""
         generation = self._line.generation
         ids = await self._line.ready()

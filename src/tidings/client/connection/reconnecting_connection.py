@@ -47,7 +47,7 @@ class Handlers:
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
+class OtherConnection:
     """A connection on which a broker has let the client in."""
 
     address: BrokerAddress
@@ -176,7 +176,7 @@ class ReconnectingConnection:
     async def _connect_to(self, address: BrokerAddress, seconds: float) -> None:
         self.use(await self.greet(address, seconds))
 
-    async def greet(self, address: BrokerAddress, seconds: float) -> "Welcome":
+    async def greet(self, address: BrokerAddress, seconds: float) -> "OtherConnection":
         """Connect to a broker and log in; the connection is another one than the client's."""
         options = self._options
         link = await Transport.open(address.host, address.port, options.tls, seconds)
@@ -195,7 +195,7 @@ class ReconnectingConnection:
             if frame.type != FrameType.WELCOME:
                 raise error_of(fields)
             publisher, broker = unsigned(fields, "publisher"), unsigned(fields, "broker")
-            return Welcome(
+            return OtherConnection(
                 address,
                 link,
                 MessageIdSource(publisher, broker, field(fields, "delta_ms", int)),
@@ -215,7 +215,7 @@ class ReconnectingConnection:
             self._places = tuple(dict.fromkeys((*self._options.addresses, here, *others)))[:ADDRESSES_MAX]
             self._next_address = self._places.index(here) if here in self._places else 0
 
-    def use(self, welcome: "Welcome") -> Transport | None:
+    def use(self, welcome: "OtherConnection") -> Transport | None:
         """This is the client's connection from now on; returns the one before."""
         before, link = self.link, welcome.link
         self.ids, self.frame_bytes_max = welcome.ids, welcome.frame_bytes_max
