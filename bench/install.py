@@ -2,36 +2,46 @@
 
     python -m bench.install [--python python3.13]... [--extra segments]... [--wheels build/wheels]
 
-One environment for each Python and each extra alone, and one without extras. In each: the imports, the help of every
-command, the tutorial's commands with the wheel instead of the checkout, the messages for what is not installed, and how
-much disk and memory it takes. Exit status 1 if anything fails or is larger than it may be.
+One environment for each Python and each extra alone, one without extras, and one of the wheel only, for clients. In
+each: the imports, the help of every command, the commands of the tutorial and of a newcomer's first hour with their
+answers, the messages for what is not installed, and how much disk and memory it takes. Exit status 1 if anything fails
+or is larger than it may be.
 """
 
 import argparse
 import os
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from docs.pages.blocks import ROOT, blocks
 
-EXTRAS = ("", "segments", "capacity", "console", "lab", "bench", "pipeline", "all")
+from tidings.extras import EXTRA_OF
+
+CLIENT = "client"  # no extra: the wheel without what it depends on
+LAB = {"matplotlib", "pyarrow", "scipy"}
 OPTIONAL = {  # packages that must be there with an extra; without extras none of them is
     "": set(),
     "segments": {"pyarrow"},
     "capacity": {"scipy"},
+    "jwt": {"jwt"},
+    "postgresql": {"psycopg"},
     "console": {"nicegui", "scipy"},
-    "lab": {"matplotlib", "pyarrow", "scipy"},
-    "bench": {"matplotlib", "pyarrow", "scipy"},
-    "pipeline": {"matplotlib", "pandas", "pyarrow", "pyspark", "scipy"},
-    "all": {"matplotlib", "nicegui", "pandas", "pyarrow", "pyspark", "scipy"},
+    "lab": LAB,
+    "bench": LAB,
+    "pipeline": {*LAB, "deltalake", "pandas", "pyspark"},
+    "all": set(EXTRA_OF),
 }
-INSTALLED_MB_MAX = 125  # without extras; NumPy, which the store needs, is 73 of them
+EXTRAS = (CLIENT, *OPTIONAL)
+INSTALLED_MB_MAX = 130  # without extras; NumPy, which the store needs, is 73 of them
 IDLE_MB_MAX = 90
+CLIENT_MB_MAX = 20
 HELP_CPU_S_MAX = 0.4
 STEP_SECONDS = 600
 
@@ -57,11 +67,36 @@ REFUSED = {  # package -> command that needs it
     "pyarrow": "tidings lab run quick",
     "nicegui": "tidings console",
     "pyspark": "tidings pipeline run",
+    "jwt": "tidings broker --check --config jwt.toml",
+    "psycopg": "tidings broker --check --config database.toml",
+}
+CONFIGURATIONS = {  # that these commands name
+    "admission": "[admission]\nwaiting_ms_max = 5\n",
+    "jwt": '[jwt]\nkeys = "keys.pem"\naudience = "here"\n',
+    "database": '[broker]\nid = 1\n[store]\nurl = "postgresql://127.0.0.1/tidings"\n',
 }
 BEGIN = """
 await() { for _ in $(seq 600); do grep -q "$1" "$2" && return; sleep 0.1; done; cat "$2" >&2; return 1; }
 trap 'kill $(jobs -p) 2> /dev/null || true' EXIT
 ip link set lo up 2> /dev/null || true
+"""
+
+
+USE_CLIENT = """
+import resource, sys
+import tidings
+with tidings.sync.connect("tidings://127.0.0.1:7300", client_id="alone") as client:
+    ticks = client.subscribe("ticks.>", selector="price > 20", durable="ticks", ack="client")
+    for price in (12, 50):
+        client.publish("ticks.xyz", {"price": price}, body={"of": price}, persistent=True)
+    message = ticks.receive(timeout=5)
+    assert message.properties["price"] == 50
+    message.ack()
+    path = client.trace(str(message.message_id))
+    assert path.hops, path
+present = [name for name in ("numpy", "typer", "rich", "uvloop", "websockets", "h11") if name in sys.modules]
+assert not present, present
+print(round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000))
 """
 
 
@@ -124,8 +159,9 @@ def make_environment(python: str, wheel: Path, extra: str, folder: Path, *, comp
     made = Environment(folder, extra)
     subprocess.run([python, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(made.python), "--disable-pip-version-check", "install"]
-    what = f"{wheel}[{extra}]" if extra else str(wheel)
-    subprocess.run([*pip, "--quiet", *([] if compiled else ["--no-compile"]), what], check=True)
+    what = f"{wheel}[{extra}]" if extra not in ("", CLIENT) else str(wheel)
+    options = [*([] if compiled else ["--no-compile"]), *(["--no-deps"] if extra == CLIENT else [])]
+    subprocess.run([*pip, "--quiet", *options, what], check=True)
     return made
 
 
@@ -163,37 +199,65 @@ kill $two $one; wait $two $one
     return int(made.shell(text).split()[-1]) / 1000
 
 
-def tutorial(made: Environment) -> str:
-    """Its commands as one script: without the clone, and without the models where there is no SciPy."""
-    parts = ["tidings broker > broker.log 2>&1 &\nawait 'info ready' broker.log"]
-    for block in blocks():
-        if block.name != "docs/tutorial.md" or "make setup" in block.text or block.marked("stays up"):
+BROKER = "tidings broker > broker.log 2>&1 & broker=$!\nawait 'info ready' broker.log"
+BLOCK = "=== block"  # before what the block of this number prints
+
+
+def page_script(page: str) -> str:
+    """The commands of a page as one script: without what needs the checkout, and without the models of the lab."""
+    parts = [BROKER]
+    for number, block in enumerate(blocks()):
+        if block.name != page or "make setup" in block.text or block.marked("stays up") or block.marked("not run"):
             continue
         text = block.text
         if block.language == "python":
             text = f"python - <<'END'\n{text}END"
-        elif block.language != "sh" or block.marked("not run") or "tidings lab" in text:
+        elif block.language != "sh" or "tidings lab" in text:
             continue
         elif block.marked("in another window"):
             text = f"( {text.strip()} ) > window 2>&1 & window=$!\nawait subscribed window"
+        elif block.marked("once the other window has ended"):
+            text = f"wait $window\n{text}"
         elif block.marked("fails"):
             text = f"if ( {text.strip()} ); then exit 1; fi"
-        parts.append(text)
-    parts += ["wait $window", "grep -q hello window"]
+        parts += [f"echo '{BLOCK} {number}'", text]
+    parts += ["wait $window", "grep -q hello window", "kill $broker", "wait $broker"]
     return "\n".join(parts)
 
 
 def check_tutorial(made: Environment) -> None:
-    told = made.shell(tutorial(made))
+    told = made.shell(page_script("docs/tutorial.md"))
     if "durable:me:far" not in told:
         raise FailedError(f"the trace does not name the subscriber:\n{told}")
 
 
+def check_first_hour(made: Environment) -> None:
+    """The transcript of a newcomer: commands, and answers except for their numbers."""
+    page = "docs/howto/first_hour.md"
+    told = made.shell(page_script(page))
+    answers = {int(part.split("\n")[0]): part.partition("\n")[2] for part in told.split(f"{BLOCK} ")[1:]}
+    everything = list(enumerate(blocks()))
+    for (number, asked), (_, shown) in pairwise(everything):
+        if (
+            asked.name == page
+            and shown.language == "text"
+            and without_numbers(answers[number]) != without_numbers(shown.text)
+        ):
+            raise FailedError(f"{asked.text}\nanswers\n{answers[number]}\nand not\n{shown.text}")
+
+
+def without_numbers(text: str) -> str:
+    """
+    >>> without_numbers("id 0e29779000000001 at 00:10:07.204, broker 1")
+    'id # at #:#:#.#, broker #'
+    """
+    return re.sub(r"\b[0-9a-f]{16,}\b|\d+", "#", text).strip()
+
+
 def check_refusals(made: Environment) -> None:
     """A missing package is reported in one line that says what to install."""
-    work = made.folder / "work"
-    (work / "admission.toml").write_text("[admission]\nwaiting_ms_max = 5\n")
-    (work / "amqp.toml").write_text('[[listeners]]\nprotocol = "amqp"\n')
+    for name, text in CONFIGURATIONS.items():
+        (made.folder / "work" / f"{name}.toml").write_text(text)
     for package, command in REFUSED.items():
         if package not in OPTIONAL[made.extra]:
             told = made.run(*command.split(), status=2)
@@ -201,11 +265,29 @@ def check_refusals(made: Environment) -> None:
                 raise FailedError(f"{command}:\n{told}")
 
 
+def check_client(made: Environment) -> str:
+    """A client without a single other package, at a broker of the Python that runs this. Returns a line of figures."""
+    (made.folder / "work").mkdir(exist_ok=True)
+    (made.folder / "work" / "use.py").write_text(USE_CLIENT)
+    broker = f"{sys.executable} -m tidings.cli broker > broker.log 2>&1 & await 'info ready' broker.log\n"
+    resident_mb = int(made.shell(f"{broker} python use.py").split()[-1])
+    told = made.run("tidings", "--help", status=1)
+    if "pip install tidings" not in told or len(told.strip().splitlines()) != 1:
+        raise FailedError(f"tidings --help:\n{told}")
+    size_mb = made.size_mb()
+    if size_mb > CLIENT_MB_MAX:
+        raise FailedError(f"{size_mb:.0f} MB installed, at most {CLIENT_MB_MAX} are allowed")
+    return f"{size_mb:5.0f} MB installed, a client holds {resident_mb} MB"
+
+
 def check_all(made: Environment) -> str:
     """Returns a line of figures."""
+    if made.extra == CLIENT:
+        return check_client(made)
     check_packages(made)
     cpu_s, idle_mb, size_mb = check_help(made), check_idle(made), made.size_mb()
     check_refusals(made)
+    check_first_hour(made)
     check_tutorial(made)
     if cpu_s > HELP_CPU_S_MAX:
         raise FailedError(f"tidings --help took {cpu_s:.2f} s of CPU, at most {HELP_CPU_S_MAX} are allowed")

@@ -47,6 +47,7 @@ COMMANDS = {
     "kills in a network": "make crash",
     "kills and queues": "python -m hardening.kills.network_queues",
     "kills and moves": "python -m hardening.kills.moving_subscribers",
+    "kills and limits": "python -m hardening.kills.queue_limits",
     "a stopped broker and a killed one": "make crash",
     "kills of brokers and databases": "make crash-database",
     "fail-over of a pair on one store": "make failover",

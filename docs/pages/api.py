@@ -18,7 +18,7 @@ from tidings.client.retained import RetainedPage, RetainedSubscription
 from tidings.model.event_type import EventType
 from tidings.model.message_id import MessageId
 from tidings.tracking.query.path import Hop, Path
-from tidings.tracking.recording.recorder import Statement
+from tidings.tracking.trace_answer import Statement
 
 CLASSES: list[Any] = [
     tidings.Client,

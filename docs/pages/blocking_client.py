@@ -54,7 +54,7 @@ own serves all blocking clients of the process. In a forked process those of its
 """
 
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 

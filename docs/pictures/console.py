@@ -42,6 +42,14 @@ class Photographer:
         self._save("console-map")
         self._map("light", PHONE)
         self._save("console-phone")
+        network.do(orders)
+        self._look("light", WIDE, "/queues")
+        self._browser.press("queue:orders", ".t-table")
+        self._browser.sees("Other headers and properties")
+        self._browser.until(lambda: self._browser.all("[aria-label*='over the last hour'] canvas") or None)
+        self._browser.driver.set_script_timeout(120)
+        self._browser.driver.execute_async_script("setTimeout(arguments[0], 65000)")  # a minute of depths
+        self._save("console-queues")
         self._look("dark", WIDE, f"/trace?id={network.do(published)}")
         self._browser.until(lambda: self._browser.all(".node.lit .note") or None)
         self._save("console-trace")
@@ -51,7 +59,7 @@ class Photographer:
         for theme, size in (("light", WIDE), ("dark", WIDE), ("light", PHONE)):
             self._look(theme, size, path)
             kind = "phone" if size == PHONE else theme
-            self._browser.sees("5 of 5")
+            self._browser.sees("connected to 5 brokers")
             self._save(f"{name}-{kind}")
 
     def _map(self, theme: str, size: tuple[int, int]) -> None:
@@ -81,6 +89,14 @@ async def published(url: str) -> str:
     async with connect(url) as client:
         receipt = await client.publish("ticks.xyz", {"price": 50, "stock": "XYZ"}, persistent=True)
         return str(receipt.message_id)
+
+
+async def orders(url: str) -> None:
+    async with connect(url) as client:
+        for number in range(12):
+            body = b'{"items": [1, 2, 3]}'
+            await client.publish("queue:orders", {"total": 100 * number, "region": "EU"}, body, persistent=True)
+        await client.publish("queue:invoices", {"total": 1200}, persistent=True)
 
 
 if __name__ == "__main__":

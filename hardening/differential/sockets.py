@@ -18,8 +18,7 @@ from tidings.node.settings import NodeSettings
 from tidings.node.view import View
 from tidings.protocols.native.frames import RawFrame
 from tidings.protocols.native.session import NativeSession
-from tidings.tracking.recording.key_notes import KeyAnswer
-from tidings.tracking.recording.recorder import TraceAnswer
+from tidings.tracking.trace_answer import KeyAnswer, TraceAnswer
 
 SETTLE_SECONDS = 20.0
 POLL_SECONDS = 0.0002

@@ -311,3 +311,23 @@ class MqttClientModel:
         self.settle()
         found, self.messages = self.messages, []
         return found
+
+
+def client(broker: MqttBroker, id: str, **fields: Any) -> MqttClientModel:
+    made = MqttClientModel(broker, id, **fields)
+    made.connect()
+    made.settle()
+    return made
+
+
+def subscriber(
+    broker: MqttBroker, id: str = "reader", filter: str = "t/#", qos: int = 2, **fields: Any
+) -> MqttClientModel:
+    made = client(broker, id, **fields)
+    made.subscribe(filter, qos)
+    made.settle()
+    return made
+
+
+def payloads(packets: list[PublishPacket]) -> list[bytes]:
+    return [one.payload for one in packets]

@@ -334,7 +334,9 @@ static void bind_forwarder(nb::module_& m) {
             nb::arg("memory_bytes_max") = 256 << 20, nb::arg("login_frame_bytes_max") = 64 << 10,
             nb::arg("stall_ms") = 1000)
         .def_prop_ro("buffer", &PyForwarder::view, nb::sig("def buffer(self) -> memoryview"))
-        .def("open", [](PyForwarder& self) { return self.forwarder.output_queues().open(); })
+        .def(
+            "open", [](PyForwarder& self, size_t protocol) { return self.forwarder.output_queues().open(protocol); },
+            nb::arg("protocol") = 0)
         .def(
             "close", [](PyForwarder& self, uint32_t connection) { self.forwarder.output_queues().close(connection); },
             nb::arg("connection"))
@@ -436,6 +438,7 @@ static void bind_forwarder(nb::module_& m) {
              "Takes what only Python can handle, in order.")
         .def("has_events", [](PyForwarder& self) { return !self.forwarder.output_queues().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
+        .def("by_protocol", &PyForwarder::by_protocol)  // received and delivered messages
         .def("destination_counts", &PyForwarder::destination_counts, nb::arg("now_ms"),
              nb::sig("def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]"),
              "Messages and deliveries by destination since counting began; the empty name is all those beyond the "

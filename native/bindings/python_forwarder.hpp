@@ -146,7 +146,7 @@ public:
         nb::dict d;
         d["received"] = s.received;
         d["received_bytes"] = s.received_bytes;
-        d["delivered"] = s.delivered;
+        d["delivered"] = s.delivered();
         d["sent_bytes"] = s.sent_bytes;
         d["unmatched"] = s.unmatched;
         d["expired"] = s.expired;
@@ -157,6 +157,13 @@ public:
         d["feeds"] = s.feeds;
         d["writes"] = s.writes;
         return d;
+    }
+
+    std::vector<std::pair<uint64_t, uint64_t>> by_protocol() {
+        std::vector<std::pair<uint64_t, uint64_t>> all;
+        for (const auto& [received, delivered] : forwarder.output_queues().stats.by_protocol)
+            all.emplace_back(received, delivered);
+        return all;
     }
 
     // Subscribers whose filters were given up since the last call, with the number of messages: those of direct sinks

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,16 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from tidings.broker.security.access import AccessRules, Rule
+from tidings.broker.security.passwords import Cost
+from tidings.broker.security.user_guard import UserGuard
+from tidings.broker.security.users import Users, add
 from tidings.client import Client, connect
 from tidings.client.subscription import Subscription
+from tidings.delivery.policy import QueuePolicy
+from tidings.model.destination import DestinationPattern
+from tidings.node.limits import BrokerLimits
+from tidings.node.settings import NodeSettings
 from tidings.testing.local_broker import BrokerThread
 
 PATHS = {
@@ -20,6 +29,7 @@ PATHS = {
     "/queues": "Queues",
     "/subscriptions": "Subscriptions",
     "/connections": "Connections",
+    "/administration": "Administration",
     "/try": "Try out",
     "/trace": "Trace",
     "/capacity": "Capacity",
@@ -47,7 +57,7 @@ def urls(network: WatchedNetwork) -> list[str]:
 
 def test_the_map_shows_brokers_and_links_and_what_is_clicked(browser: Browser) -> None:
     browser.open("/")
-    browser.sees("3 of 3 brokers answer")
+    browser.sees("connected to broker 1, broker 2, broker 3")
     browser.until(lambda: len(browser.all(".node.up")) == 3 and len(browser.all(".link.up")) == 2)
     browser.click("[data-broker='2']")
     browser.sees("Utilisation", "of a core", "Routing", "bdrp", "Brokers, share of a core", "beside the busiest (")
@@ -163,6 +173,71 @@ def test_connections_are_listed(browser: Browser) -> None:
     browser.sees("pub", "console", "127.0.0.1", "native", "ok")
 
 
+def test_a_connection_is_closed(browser: Browser, network: WatchedNetwork) -> None:
+    async def come(url: str) -> Client:
+        client: Client = await connect(url, client_id="unwanted", reconnect=False)
+        return client
+
+    opened = network.do(come)
+    browser.open("/connections")
+    browser.press("unwanted", ".t-table")
+    browser.sees("Close the connection of unwanted", "Its client may connect again.")
+    browser.press("Close it")
+    browser.sees("closed")
+    browser.until(lambda: "unwanted" not in browser.one(".t-table").text or None)
+
+    async def leave(_: str) -> None:
+        await opened.close()
+
+    network.do(leave)
+
+
+def test_a_queue_is_looked_into_as_a_whole_and_deleted(browser: Browser, network: WatchedNetwork) -> None:
+    properties = {f"field{number}": f"value {number}" for number in range(12)}
+
+    async def fill(url: str) -> None:
+        async with connect(url) as client:
+            await client.publish("queue:whole", properties, b"x", persistent=True, correlation_id="c 1", priority=7)
+
+    network.do(fill)
+    browser.open("/queues")
+    browser.sees("Unacknowledged")
+    browser.press("queue:whole", ".t-table")
+    browser.sees("Policy", "none", "Other headers and properties")
+    assert browser.one("[aria-label='queue:whole over the last hour'] canvas")
+    assert "value 11" not in browser.text()
+    browser.click("article summary")
+    browser.sees("value 11", "Correlation id", "c 1", "Priority", "7")
+    browser.press("Delete queue …")
+    browser.sees("Delete queue:whole at broker 1", "close the connections of its consumers?")
+    browser.press("Delete all")
+    browser.sees("1 messages deleted, and the queue", "There is no such queue.")
+
+
+def test_policies_users_and_rules_are_shown(fresh: Chrome, tmp_path: Path) -> None:
+    rules = AccessRules(
+        (
+            Rule("root", DestinationPattern.parse(">"), frozenset({"manage"})),
+            Rule("", DestinationPattern.parse("secret.>"), frozenset({"publish"}), False, group="traders"),
+        )
+    )
+    known = add(Users({}), "root", "pw", frozenset({"admins"}), Cost(n=2, r=1, p=1))
+    policy = QueuePolicy(DestinationPattern.parse("queue:orders.>"), messages_max=500, deliveries_max=3)
+    guard, password = UserGuard(known, rules, BrokerLimits()), tmp_path / "password"
+    password.write_text("pw\n")
+    login = ("--user", "root", "--password-file", str(password))
+    with (
+        BrokerThread(guard=guard, settings=NodeSettings(policies=(policy,))) as here,
+        ConsoleProcess(here.url, *login) as console,
+    ):
+        browser = Browser(fresh, console.home)
+        browser.open("/administration")
+        browser.sees("queue:orders.>", "at most 500 messages, then refuse; 3 deliveries", "user root", "manage")
+        browser.sees("group traders", "not: publish", "secret.>", "admins", "password or certificate")
+        browser.sees("No user has a quota.")
+        assert browser.complaints() == []
+
+
 def test_a_message_is_published_received_and_traced(browser: Browser) -> None:
     browser.open("/try")
     browser.fill("Selector (empty: everything)", "price > 20 AND AND x")
@@ -256,7 +331,7 @@ def test_every_pane_is_for_phones_the_dark_and_keyboards(browser: Browser) -> No
     try:
         for path, title in PATHS.items():
             browser.open(path)
-            browser.sees(title, "brokers answer")
+            browser.sees(title, "connected to")
             browser.until(lambda: browser.all("body.body--dark") or None)
             facts: dict[str, Any] = driver.execute_script(_FACTS)
             assert facts["wide"] == [], f"{path}: nothing reaches beyond a phone's page"
@@ -290,7 +365,7 @@ def test_brokers_that_stand_alone_are_shown_each(chromium: Chrome) -> None:
     with BrokerThread() as one, BrokerThread() as other, ConsoleProcess(one.url, other.url) as console:
         page = Browser(chromium, console.home)
         page.open("/")
-        page.sees("2 of 2 brokers answer")
+        page.sees("connected to ")
         page.until(lambda: len(page.all(".node.up")) == 2)
         page.open("/rates")
         page.sees(*(f"broker 1 ({url.partition('://')[2]})" for url in (one.url, other.url)))

@@ -12,8 +12,8 @@ from tidings.tracking.plan.matching_set import fill_ms, matching_set_max
 from tidings.tracking.query.path import PathSearch
 from tidings.tracking.recording.clock_skew import SkewWatch
 from tidings.tracking.recording.history import BloomHistory, BloomSettings, HistoryEntry, HistoryKind, Key, Mode, efpp
-from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
 from tidings.tracking.recording.strategies import AsyncStrategy
+from tidings.tracking.trace_answer import Statement, TraceAnswer, TraceVerdict
 
 # Table 2: n, m, k and the accuracy they stand for; fpp and efpp to the digits that formulas (1) and (2) give.
 CONFIGURATIONS = [

@@ -118,7 +118,7 @@ TEST(a_direct_sink_gets_as_many_messages_as_it_has_credit) {
     CHECK(broker.take(subscriber) == range(2, 5));
     broker.feed(subscriber, seeds::frame(FrameCredit, std::string("\x01\0\0\0\x09\0\0\0", 8)));
     CHECK(broker.take(subscriber) == range(5, 6) && broker.out.sink_at(sink).credit == 8);
-    CHECK(broker.out.stats.delivered == 6 && broker.out.stats.received == 6);
+    CHECK(broker.out.stats.delivered() == 6 && broker.out.stats.received == 6);
     broker.end({sink}, {publisher, subscriber});
 }
 

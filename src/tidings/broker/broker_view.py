@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tidings.broker.connections.client_sockets import ClientSockets
 from tidings.broker.links.links import BrokerLinks, NoLinks
+from tidings.broker.security.guard import Guard
 from tidings.broker.security.tls_failures import TlsFailures
 from tidings.broker.store_thread import StoreThread
 from tidings.broker.tuning.capacity_observer import Observer
@@ -26,6 +27,7 @@ class BrokerView:
     limits: BrokerLimits
     ready: bool
     failure: str  # why only a restart helps; empty: it does what it should
+    guard: Guard
     engine: View
     forwarder: Forwarder
     clients: ClientSockets

@@ -9,12 +9,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict
 from heapq import nlargest
 from itertools import islice
 from typing import Any, assert_never
 
 from tidings.broker.broker_view import BrokerView
 from tidings.broker.http.network_status import status
+from tidings.broker.security.user_guard import UserGuard
 from tidings.delivery.mailbox import Mailbox
 from tidings.delivery.policy import QueuePolicy, Quota
 from tidings.errors import SecurityError, TidingsError, UsageError
@@ -291,6 +293,60 @@ def _routing(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     return len(routers), _page(items, request)
 
 
+def _policies(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
+    """In order, each with the number of queues that it holds for."""
+    engine = broker.engine
+    held = Counter(one.quota.policy for one in engine.mailboxes.values() if one.quota is not None)
+    items = [
+        {"number": number, "queues": held[one]} | policy_item(one)
+        for number, one in enumerate(engine.policies, 1)
+        if _mentions(request.containing, str(one.pattern))
+    ]
+    return len(items), _page(items, request)
+
+
+def _users(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
+    guard = broker.guard
+    known = sorted(guard.users.by_name.items()) if isinstance(guard, UserGuard) else []
+    items = [
+        {"name": name, "groups": sorted(user.groups), "password": bool(user.password)}
+        for name, user in known
+        if _mentions(request.containing, name, *user.groups)
+    ]
+    return len(items), _page(items, request)
+
+
+def _access(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
+    """The access rules in their order."""
+    guard = broker.guard
+    items = [
+        {
+            "number": number,
+            "user": rule.user,
+            "group": rule.group,
+            "allow": rule.allow,
+            "operations": sorted(rule.operations),
+            "destination": str(rule.pattern),
+            "selector": _short(rule.selector),
+        }
+        for number, rule in enumerate(guard.rules.rules if isinstance(guard, UserGuard) else (), 1)
+        if _mentions(request.containing, rule.user, rule.group, str(rule.pattern))
+    ]
+    return len(items), _page(items, request)
+
+
+def _quotas(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
+    """Of users that are connected or have queues, and have a quota."""
+    used = sorted(broker.engine.usage(), key=lambda one: one.user)
+    items = [
+        {"user": one.user, "quota": asdict(one.quota)}
+        | {name: getattr(one, name) for name in ("connections", "queues", "stored_bytes", "messages", "bytes", "waits")}
+        for one in used
+        if _mentions(request.containing, one.user)
+    ]
+    return len(items), _page(items, request)
+
+
 _LISTS: dict[str, Callable[[BrokerView, Inspect], tuple[int, list[Item]]]] = {
     "connections": _connections,
     "subscriptions": _subscriptions,
@@ -298,6 +354,10 @@ _LISTS: dict[str, Callable[[BrokerView, Inspect], tuple[int, list[Item]]]] = {
     "destinations": _destinations,
     "traffic": _traffic,
     "routing": _routing,
+    "policies": _policies,
+    "users": _users,
+    "access": _access,
+    "quotas": _quotas,
 }
 
 

@@ -206,7 +206,6 @@ class BrokerMain:
         control = BrokerControl(
             broker.view,
             lambda: broker.login.guard,
-            broker.end_client,
             self.check,
             self.reload,
             membership,

@@ -72,8 +72,7 @@ from tidings.node.inputs import Input, Now
 from tidings.node.limits import BrokerLimits, UserQuota
 from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
-from tidings.tracking.recording.key_notes import KeyAnswer
-from tidings.tracking.recording.recorder import TraceAnswer
+from tidings.tracking.trace_answer import KeyAnswer, TraceAnswer
 
 log = logging.getLogger("tidings.broker")
 
@@ -174,7 +173,7 @@ class Broker:
         )
         gateways = GatewayServices(
             self.clients.gateways,
-            lambda: self.limits.frame_bytes_max,
+            lambda: self.limits,
             lambda: self.login.guard.open,
             self._permits,
             lambda number, error: self._step_and_follow(inputs.FailClient(number, error)),
@@ -297,9 +296,6 @@ class Broker:
         open = self.login.guard.open
         self._step_and_follow(inputs.Reconfigured(self.limits, open, self._policies, self._quotas))
 
-    def end_client(self, number: int, code: str, reason: str) -> None:
-        self._step_and_follow(inputs.EndClient(number, code, reason))
-
     def counting(self) -> CounterSources:
         """The counters that an observer reads."""
 
@@ -320,6 +316,7 @@ class Broker:
             self.limits,
             self.ready,
             ended if self.ready else "",
+            self.login.guard,
             self.engine.view,
             self.forwarder,
             self.clients,

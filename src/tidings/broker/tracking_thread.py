@@ -35,8 +35,9 @@ from tidings.tracking.ids import as_ids, id_array, id_times
 from tidings.tracking.query.archive import MemoryArchive
 from tidings.tracking.recording.attachments import Attachment
 from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, newest
-from tidings.tracking.recording.key_notes import KeyAnswer, KeyBatch, KeyQuery, answered, encode_keys, find_key
-from tidings.tracking.recording.recorder import Inquiry, Recorder, StoreAttachment, TraceAnswer, TrackingSettings
+from tidings.tracking.recording.key_notes import KeyBatch, answered, encode_keys, find_key
+from tidings.tracking.recording.recorder import Inquiry, Recorder, StoreAttachment, TrackingSettings
+from tidings.tracking.trace_answer import KeyAnswer, KeyQuery, TraceAnswer
 
 log = logging.getLogger("tidings.tracking")
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import typer
 
 INTERRUPTED = 130
+REQUIRED = ("h11", "numpy", "rich", "typer", "uvloop", "websockets")  # a client alone needs none of them
 COMMANDS = {  # each with the first sentence of its help
     "broker": "Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.",
     "connection": "List and close client connections.",
@@ -62,3 +63,9 @@ def main() -> None:
         import_module("tidings.cli.app").run([name for name in first if name in COMMANDS])
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except ModuleNotFoundError as error:
+        if error.name not in REQUIRED:
+            raise
+        sys.exit(
+            f"tidings: {error.name} is not installed; install what commands and brokers need with: pip install tidings"
+        )

@@ -1,4 +1,4 @@
-"""`tidings user`: edits the users file, which a running broker reloads on SIGHUP; shows quotas and their use."""
+"""`tidings user`: edits the users file, which a running broker reloads on SIGHUP; shows access rules and quotas."""
 
 import sys
 from pathlib import Path
@@ -67,6 +67,25 @@ def passwd(name: Name, file: File = None, config: Config = None) -> None:
 
 
 @group.command()
+def groups(
+    name: Name,
+    member: Annotated[
+        list[str] | None, typer.Option("--group", help="A group; without any, the user has none.")
+    ] = None,
+    file: File = None,
+    config: Config = None,
+) -> None:
+    """Replace the groups of a user.
+
+    Example: tidings user groups alice --group traders --group operators
+    """
+    path = _place(file, config)
+    users.known(_load(path), name)
+    users.edit(path, lambda now: users.change_groups(now, name, frozenset(member or ())))
+    typer.echo(f"{name} is in {', '.join(sorted(member)) if member else 'no group'}")
+
+
+@group.command()
 def remove(name: Name, file: File = None, config: Config = None) -> None:
     """Remove a user. Durable subscriptions stay: see `tidings durable`.
 
@@ -90,6 +109,26 @@ def list_users(file: File = None, config: Config = None) -> None:
     for name, user in sorted(_load(_place(file, config)).by_name.items()):
         kind = "" if user.password else " (certificate only)"
         typer.echo(f"{name}{kind} {' '.join(sorted(user.groups))}".rstrip())
+
+
+@group.command()
+@manages
+def access(json: Json = False, *, access: ManagementAccess) -> None:
+    """Show the access rules of a running broker, in order: the first that matches decides.
+
+    Example: tidings user access --user monitor --password-file secret
+    """
+    found = list(access.open().all("access"))
+    if json:
+        typer.echo(found_json(found))
+        return
+    for one in found:
+        who = f"group {one['group']}" if one["group"] else one["user"]
+        where = f" where {one['selector']}" if one["selector"] else ""
+        operations = ", ".join(one["operations"])
+        typer.echo(
+            f"{one['number']}. {who} {'may' if one['allow'] else 'may not'} {operations} {one['destination']}{where}"
+        )
 
 
 @group.command()

@@ -1,4 +1,4 @@
-"""Queries about the network: the path of a message, the state of a broker."""
+"""Questions of administrators: the path of a message, the state of a broker; and the end of a connection."""
 
 import json
 from abc import ABC, abstractmethod
@@ -50,6 +50,11 @@ class Observing(ABC):
             fields |= {"why": text("subscriber", asked.subscriber), "destination": where, "attributes": given}
         answer = await self.exchange(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
         return from_json(field(answer, "path", str))
+
+    async def end_connection(self, number: int) -> None:
+        """End a client's connection, numbered as by `inspect("connections")`. Needs the right to manage `>`."""
+        asked = whole("number", number)
+        await self.exchange(lambda receipt: control(FrameType.DISCONNECT, {"connection": asked, "receipt": receipt}))
 
     async def find_messages(
         self, key: str, value: Value, *, since: datetime | None = None, until: datetime | None = None, count: int = 100

@@ -5,6 +5,7 @@
         print(found.tag, found.message)
     await orders.move("queue:orders.old", tags=[found.tag])
     await orders.purge()
+    await orders.delete()
 
 Tags name messages as long as they wait in their queue.
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
-from tidings.client.argument_checks import address, tag_list, text, whole
+from tidings.client.argument_checks import address, flag, tag_list, text, whole
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.values import Value
@@ -84,6 +85,20 @@ class Queue:
             return client.pages[number], answer
         finally:
             client.pages.pop(number, None)
+
+    async def create(self) -> bool:
+        """Create the queue, empty; False if it exists."""
+        answer = await self._client.exchange(
+            lambda receipt: control(FrameType.CREATE, {"queue": self.name, "receipt": receipt})
+        )
+        return bool(answer.get("created"))
+
+    async def delete(self, *, force: bool = False) -> int:
+        """Delete the queue, which must have no consumers and no messages; with `force` these too. Returns the count of
+        deleted messages."""
+        fields: dict[str, Value] = {"queue": self.name, "force": flag("force", force)}
+        answer = await self._client.exchange(lambda receipt: control(FrameType.DELETE, {**fields, "receipt": receipt}))
+        return int(answer.get("count", 0))
 
     async def purge(self, *, tags: Iterable[int] | None = None) -> int:
         """Delete all waiting messages, or only those with these tags; returns the count."""

@@ -10,7 +10,7 @@ own serves all blocking clients of the process. In a forked process those of its
 """
 
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -142,6 +142,13 @@ class Transaction:
         got = result_of(self._async.publish(destination, properties, body, **fields))
         return Receipt(got.message_id, got.confirmation)
 
+    def publish_encoded(self, messages: Sequence[bytes]) -> None:
+        """Publish messages that `tidings.kernel.codec.encode_message` has made; they get their ids here.
+
+        The asynchronous `publish_encoded` says more.
+        """
+        result_of(self._async.publish_encoded(messages))
+
     def rollback(self) -> None:
         """Undo the transaction; acknowledged messages are delivered again."""
         result_of(self._async.rollback())
@@ -216,6 +223,16 @@ class Queue:
         """The waiting messages in delivery order, fetched page by page during the iteration."""
         return iterate(self._async.browse(selector=selector, page=page))
 
+    def create(self) -> bool:
+        """Create the queue, empty; False if it exists."""
+        return result_of(self._async.create())
+
+    def delete(self, *, force: bool = False) -> int:
+        """Delete the queue, which must have no consumers and no messages; with `force` these too. Returns the count of
+        deleted messages.
+        """
+        return result_of(self._async.delete(force=force))
+
     def move(self, target: str | Destination, *, tags: Iterable[int] | None = None) -> int:
         """Move all waiting messages, or only those with these tags, to the end of another queue; returns the count."""
         return result_of(self._async.move(target, tags=tags))
@@ -285,6 +302,10 @@ class Client:
         The asynchronous `close` says more.
         """
         result_of(self._async.close(timeout))
+
+    def end_connection(self, number: int) -> None:
+        """End a client's connection, numbered as by `inspect("connections")`. Needs the right to manage `>`."""
+        result_of(self._async.end_connection(number))
 
     def find_messages(
         self, key: str, value: Value, *, since: datetime | None = None, until: datetime | None = None, count: int = 100
@@ -427,6 +448,10 @@ class Client:
     def retained(self, name: str) -> "RetainedSubscription":
         """An existing one, by name."""
         return RetainedSubscription(self._async.retained(name))
+
+    def send_encoded(self, messages: Sequence[bytes], session: int) -> int:
+        """Send some of these messages, for a transaction; see `Transaction.publish_encoded`."""
+        return result_of(self._async.send_encoded(messages, session))
 
     def subscribe(
         self,

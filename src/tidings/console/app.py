@@ -23,7 +23,18 @@ from tidings.console.certificate import Certificate
 from tidings.console.layout import THEME_COOKIE, Pane, frame
 from tidings.console.login_page import add_login
 from tidings.console.metrics_pages import METRICS_PAGES, add_metrics
-from tidings.console.panes import capacity, connections, map, playback, queues, rates, routing, subscriptions, trace
+from tidings.console.panes import (
+    administration,
+    capacity,
+    connections,
+    map,
+    playback,
+    queues,
+    rates,
+    routing,
+    subscriptions,
+    trace,
+)
 from tidings.console.panes import playground as tryout
 from tidings.console.request_guard import SESSION, RequestGuard
 from tidings.console.sessions import ConsoleSession, MakeSources, Sessions
@@ -36,6 +47,7 @@ PANES: tuple[Pane, ...] = (
     queues.PANE,
     subscriptions.PANE,
     connections.PANE,
+    administration.PANE,
     tryout.PANE,
     trace.PANE,
     capacity.PANE,

@@ -10,9 +10,11 @@ from nicegui import ui
 from tidings.console.request_guard import LOGIN_PATH
 from tidings.console.sessions import ConsoleSession
 from tidings.console.view import BrokerState
-from tidings.console.widgets.parts import every, faint, heading
+from tidings.console.watch import BrokerWatch
+from tidings.console.widgets.parts import every, faint, heading, label_of
 
 THEME_COOKIE = "tidings_theme"
+NAMED_MAX = 4  # brokers
 _SCRIPTS = ("sliders", "scrollers", "focus")  # what the keyboard, and whoever listens to a page, need besides
 _THEMES = {"auto": (None, "brightness_auto"), "light": (False, "light_mode"), "dark": (True, "dark_mode")}
 
@@ -85,7 +87,22 @@ def _tell_status(label: ui.label, session: ConsoleSession) -> None:
         ui.navigate.to(LOGIN_PATH)
         return
     session.used_at = time.monotonic()  # an open page asks for nothing, and yet somebody looks at it
-    watch = session.watch
+    label.text = status_text(session.watch)
+
+
+def status_text(watch: BrokerWatch) -> str:
+    """Names the brokers that answer if they are few, and those that do not."""
+    if not watch.rounds:
+        return "asking the brokers …"
     watched = watch.view.watched
-    up = sum(one.url in watched and watched[one.url].state is BrokerState.UP for one in watch.sources)
-    label.text = f"{up} of {len(watch.sources)} brokers answer" if watch.rounds else "asking the brokers …"
+    silent = [
+        label_of(watch, one.url)
+        for one in watch.sources
+        if one.url not in watched or watched[one.url].state is not BrokerState.UP
+    ]
+    names = [watched[one.url].name for one in watch.sources if one.url in watched]
+    if silent:
+        others = f" and {len(silent) - NAMED_MAX} more" if len(silent) > NAMED_MAX else ""
+        answers = len(watch.sources) - len(silent)
+        return f"no answer from {', '.join(silent[:NAMED_MAX])}{others}" + (f"; {answers} answer" if answers else "")
+    return f"connected to {', '.join(names)}" if len(names) <= NAMED_MAX else f"connected to {len(names)} brokers"

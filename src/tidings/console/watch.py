@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidings.console.queue_history import EVERY_SECONDS, QUEUES, QueueHistory
 from tidings.console.source import Source
 from tidings.console.view import BrokerRates, BrokerState, NetworkSnapshot, Overview, Said, network_view
 from tidings.errors import TidingsError
@@ -25,6 +26,7 @@ class BrokerWatch:
         self.sources = tuple(sources)
         self.view = NetworkSnapshot()
         self.history: deque[Moment] = deque(maxlen=HISTORY)
+        self.queues = QueueHistory()
         self.rounds = 0  # of asking
         self._latest: dict[str, Overview] = {}
         self._task: asyncio.Task[None] | None = None
@@ -61,7 +63,16 @@ class BrokerWatch:
         self.view = view = network_view(said)
         if self.rounds:  # rates need a moment before
             self.history.append(Moment(time.time(), view.rates))
+        if self.rounds % round(EVERY_SECONDS / SECONDS) == 0:
+            await asyncio.gather(*(self._ask_queues(one.url) for one in said if one.now is not None))
         self.rounds += 1
+
+    async def _ask_queues(self, url: str) -> None:
+        try:
+            found = await self.source(url).inspect("mailboxes", count=QUEUES)
+        except (TidingsError, OSError, TimeoutError):
+            return  # the round says why it does not answer
+        self.queues.add(url, found["items"], time.time())
 
     async def _ask(self, source: Source) -> Said:
         before = self._latest.get(source.url)

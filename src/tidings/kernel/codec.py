@@ -14,10 +14,7 @@ True
 from collections.abc import Iterable
 from dataclasses import fields as fields_of
 from functools import lru_cache
-from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidings import _kernel
 from tidings._kernel import Budget
@@ -29,6 +26,10 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
 from tidings.model.values import Value, kind
+
+if TYPE_CHECKING:  # a client needs no NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 Headers: TypeAlias = tuple[str | None, str | None, str | None, int | None, int | None, int | None]
 Parts: TypeAlias = tuple[bool, bool, int, bytes, str, Headers, dict[str, Value], bytes]
@@ -121,7 +122,7 @@ class MessageBatch:
     def from_column(
         cls,
         data: Buffer,
-        ends: NDArray[np.uint64],
+        ends: "NDArray[np.uint64]",
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         derived: int = DERIVED_ALL,
     ) -> "MessageBatch":

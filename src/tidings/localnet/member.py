@@ -107,7 +107,7 @@ class Member:
 
     @classmethod
     def load(cls, path: Path) -> "Member":
-        found = config.load(path)
+        found = config.load(path, environment={})
         network, listener = found.network, found.listeners[0]
         here = (listener.host, listener.port, network.host, network.port, found.metrics.port)
         return cls(found.broker.name, found.broker.number, *here)

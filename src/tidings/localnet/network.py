@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidings.broker.config.environment import without_settings
 from tidings.errors import ConfigError, UsageError
 from tidings.localnet.member import SECRET, Member, Peer, Routing, write_secret
 from tidings.localnet.namespaces import AddressPlan
@@ -128,7 +129,7 @@ class LocalNetwork:
         return os.posix_spawnp(
             command[0],
             command,
-            os.environ,
+            without_settings(os.environ),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),

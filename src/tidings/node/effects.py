@@ -13,8 +13,9 @@ from tidings.node.requests import Answer
 from tidings.overlay import effects as fx
 from tidings.tracking.recording.attachments import Attachment
 from tidings.tracking.recording.history import HistoryEntry
-from tidings.tracking.recording.key_notes import KeyBatch, KeyQuery
+from tidings.tracking.recording.key_notes import KeyBatch
 from tidings.tracking.recording.recorder import Inquiry
+from tidings.tracking.trace_answer import KeyQuery
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from tidings.node.protocol_session import Hello, ProtocolSession
 from tidings.node.requests import Outcome, Request
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import Router
-from tidings.tracking.recording.key_notes import KeyAnswer
-from tidings.tracking.recording.recorder import TraceAnswer
+from tidings.tracking.trace_answer import KeyAnswer, TraceAnswer
 
 
 class Now(NamedTuple):

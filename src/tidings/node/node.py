@@ -136,7 +136,9 @@ class Node:
         self.delayed = DelayedMessages(plane, service, journal, outbox, self.publishing, load_max=pieces.load_messages)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)
         handles = self.publishing, self.records, self.delayed, self._spread, self.network_queues
-        self._request_handler = RequestHandler(observed, service, journal, outbox, settings, *handles)
+        self._request_handler = RequestHandler(
+            observed, service, journal, outbox, settings, *handles, connections=self.connections
+        )
         self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
         parts = self.publishing, self.delayed, self._request_handler, self.retaining, self.records
         self._completer = Completer(journal, outbox, service, *parts, self.network, self.network_queues)

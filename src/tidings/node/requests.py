@@ -223,6 +223,14 @@ class DeleteQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class EndConnection:
+    """End the connection of another client, for administrators."""
+
+    receipt: int
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """A request for the path of a message. `everywhere`: ask brokers beside its route too. `why`: ask all of them why
     this subscriber has it, or has it not; `destination` and `attributes` are the message's, if they are known."""
@@ -397,6 +405,7 @@ DeskRequest: TypeAlias = (
     | Move
     | CreateQueue
     | DeleteQueue
+    | EndConnection
 )
 RecordRequest: TypeAlias = Keep | Recall | Linger
 Request: TypeAlias = (

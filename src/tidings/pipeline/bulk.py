@@ -35,16 +35,8 @@ from tidings.tracking.ids import IdArray, id_origins, id_times
 from tidings.tracking.query.path import Hop, Path, PathSearch
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import UNKNOWN_ORIGIN, HistoryKind, Key, efpp
-from tidings.tracking.recording.recorder import (
-    PASSING,
-    TIME_MAX_MS,
-    Recorder,
-    Statement,
-    TraceAnswer,
-    TraceVerdict,
-    TrackingSettings,
-    keys_of,
-)
+from tidings.tracking.recording.recorder import PASSING, TIME_MAX_MS, Recorder, TrackingSettings, keys_of
+from tidings.tracking.trace_answer import Statement, TraceAnswer, TraceVerdict
 
 NO_RECORDS = "no records of this broker"
 RANKS_MAX = 1 << 15  # origins that fit beside a time of 48 bits into 63

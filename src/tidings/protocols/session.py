@@ -31,6 +31,7 @@ class Caller:
     frame_bytes_max: int
     permits: Callable[[str, str], bool]  # access check, once logged in: operation, destination
     wake: Callable[[], None] = lambda: None  # have frames and output taken that no call of the gateway has made
+    heartbeat_ms: int = 30_000  # the longest silence that the broker offers
 
 
 class Gateway(Protocol):

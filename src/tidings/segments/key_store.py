@@ -28,7 +28,8 @@ from tidings.errors import CodecError, StoreError
 from tidings.segments.durable import sync_directory
 from tidings.segments.retention import SegmentRetention
 from tidings.tracking.ids import as_ids, id_times
-from tidings.tracking.recording.key_notes import KeyAnswer, KeyBatch, KeyQuery, answered, encode_keys, find_key
+from tidings.tracking.recording.key_notes import KeyBatch, answered, encode_keys, find_key
+from tidings.tracking.trace_answer import KeyAnswer, KeyQuery
 
 FOLDER, SINCE, SUFFIX = "keys", "since", ".log"
 REWRITE_BYTES = 8 << 10

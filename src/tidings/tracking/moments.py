@@ -1,5 +1,9 @@
 """Moments as text, by arithmetic alone: pure layers do not use the clock."""
 
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[int, int]  # of milliseconds: the first and the last
+
 
 def utc(ms: int) -> str:
     """Formats milliseconds since 1970 as a date.

@@ -69,3 +69,21 @@ def test_the_wrong_protocol_is_named(
     assert any(f"the client speaks {spoken}, this port" in record.getMessage() for record in caplog.records)
     if spoken == "Tidings' own protocol":
         assert b"E_PROTOCOL" in heard
+
+
+@pytest.mark.parametrize(
+    ("first", "begin"),
+    [
+        (b"AMQP\x00\x01\x00\x00", b"AMQP\x00\x01\x00\x00"),
+        (bytes.fromhex("100d00044d51545405020000000000"), b"\x20"),
+    ],
+    ids=["AMQP 1.0 without SASL", "MQTT 5.0"],
+)
+def test_those_that_can_read_a_reason_get_one(broker: BrokerThread, first: bytes, begin: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", broker.stomp_port), SECONDS) as stream:
+        stream.sendall(first)
+        heard = b""
+        while part := stream.recv(4096):
+            heard += part
+    assert heard.startswith(begin)
+    assert b"this port STOMP: connect to the port for" in heard

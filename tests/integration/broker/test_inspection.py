@@ -13,9 +13,11 @@ from tidings.broker.security.passwords import Cost
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.security.users import Users
 from tidings.client import connect
+from tidings.delivery.policy import QueuePolicy
 from tidings.errors import RemoteError, SecurityError
 from tidings.model.destination import DestinationPattern
 from tidings.node.limits import BrokerLimits
+from tidings.node.settings import NodeSettings
 from tidings.protocols.native.frames import FrameType, control
 from tidings.testing.local_broker import local_broker, run
 
@@ -60,6 +62,39 @@ def test_subscriptions_show_selector_owner_and_what_they_got() -> None:
                 one["destination"]: one["subscriptions"] for one in (await client.inspect("destinations"))["items"]
             }
             assert names == {"ticks.>": 1, "queue:work": 1, "long": 1}
+
+    run(check())
+
+
+def test_policies_users_rules_and_quotas_are_listed() -> None:
+    rules = AccessRules(
+        (
+            Rule("root", DestinationPattern.parse(">"), frozenset({"manage"})),
+            Rule("", DestinationPattern.parse("a.>"), frozenset({"publish"}), False, "x = 1", group="ops"),
+        )
+    )
+    known = users.add(Users({}), "root", "pw", frozenset({"ops"}), Cost(n=2, r=1, p=1))
+    guard = UserGuard(known, rules, BrokerLimits())
+    policies = (QueuePolicy(DestinationPattern.parse("queue:a"), messages_max=7),)
+
+    async def check() -> None:
+        async with (
+            local_broker(guard=guard, settings=NodeSettings(policies=policies)) as here,
+            connect(here.url, user="root", password="pw") as client,
+        ):
+            (policy,) = (await client.inspect("policies"))["items"]
+            assert (policy["destination"], policy["messages_max"], policy["queues"]) == ("queue:a", 7, 0)
+            (user,) = (await client.inspect("users", containing="ops"))["items"]
+            assert user == {"name": "root", "groups": ["ops"], "password": True}
+            first, second = (await client.inspect("access"))["items"]
+            assert (first["number"], first["user"], first["allow"], first["operations"]) == (
+                1,
+                "root",
+                True,
+                ["manage"],
+            )
+            assert (second["group"], second["allow"], second["selector"]) == ("ops", False, "x = 1")
+            assert (await client.inspect("quotas"))["items"] == []
 
     run(check())
 

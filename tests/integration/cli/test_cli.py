@@ -124,6 +124,10 @@ def test_editing_users(tmp_path: Path, tidings: Command) -> None:
     assert tidings("user", "passwd", "al", *file, stdin="two\n")[0] == 0
     assert verify("two", users.load(tmp_path / "users.toml").by_name["al"].password)
     assert tidings("user", "list", *file)[1] == "al\nbob (certificate only) x y\n"
+    assert tidings("user", "groups", "al", "--group", "z", "--group", "x", *file) == (0, "al is in x, z\n", "")
+    assert tidings("user", "groups", "bob", *file) == (0, "bob is in no group\n", "")
+    assert tidings("user", "list", *file)[1] == "al x z\nbob (certificate only)\n"
+    assert tidings("user", "groups", "al", *file)[0] == 0
     status, _, told = tidings("user", "remove", "bob", *file)
     assert (status, told.endswith("continue to collect messages; see: tidings durable list --of bob\n")) == (0, True)
     for arguments, stdin, problem in (
@@ -132,6 +136,8 @@ def test_editing_users(tmp_path: Path, tidings: Command) -> None:
         (("add", "new"), "\n", "E_PASSWORD"),
         (("passwd", "bob"), "x\n", "E_USER_UNKNOWN"),
         (("remove", "bob"), "", "E_USER_UNKNOWN"),
+        (("groups", "bob"), "", "E_USER_UNKNOWN"),
+        (("groups", "al", "--group", "a b"), "", "E_USER_NAME"),
     ):
         status, _, errors = tidings("user", *arguments, *file, stdin=stdin)
         assert (status, problem in errors) == (2, True)

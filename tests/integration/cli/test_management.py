@@ -104,6 +104,9 @@ def test_users_log_in_and_are_refused_what_they_may_not(tmp_path: Path, tidings:
         assert "E_LOGIN" in tidings("status", *at)[2]
         watcher = (*at, "--user", "watcher", "--password-file", secret)
         assert tidings("status", *watcher)[0] == 0
+        rules = tidings("user", "access", *watcher)[1].splitlines()
+        assert rules[:2] == ["1. admin may browse, manage, publish, subscribe queue:>", "2. admin may manage topic:>"]
+        assert len(json.loads(tidings("user", "access", "--json", *watcher)[1])) == 3
         status, _, errors = tidings("queue", "create", "orders", *watcher)
         assert (status, "E_FORBIDDEN" in errors) == (1, True)
         assert tidings("queue", "create", "orders", *at, "--user", "admin", stdin="secret\n")[0] == 0

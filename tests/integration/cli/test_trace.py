@@ -18,7 +18,7 @@ from tidings.testing.broker_process import BrokerProcess
 from tidings.tracking.draw.text import to_text
 from tidings.tracking.query.path import Hop
 from tidings.tracking.query.path import Path as Route
-from tidings.tracking.recording.recorder import Statement
+from tidings.tracking.trace_answer import Statement
 
 
 async def publish(url: str) -> MessageId:

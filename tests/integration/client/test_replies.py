@@ -55,7 +55,7 @@ def test_a_new_connection_has_the_same_queue_for_replies() -> None:
             serving = await serve(server, "double")
             await client.request("double", body={"n": 1})
             (number,) = [number for number, one in here.broker.engine.view.connections.items() if one.temporary]
-            here.broker.end_client(number, "E_CLOSED_BY_ADMIN", "to see it come again")
+            await server.end_connection(number)
             while client.generation < 2:
                 await asyncio.sleep(0.01)
             assert (await client.request("double", body={"n": 4})).content == {"twice": 8}

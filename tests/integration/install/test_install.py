@@ -21,3 +21,8 @@ def test_with_one_extra_only_its_packages_are_there(wheel: Path, tmp_path: Path)
     made = install.make_environment(sys.executable, wheel, "segments", tmp_path, compiled=False)
     install.check_packages(made)
     install.check_tutorial(made)
+
+
+def test_a_client_needs_nothing_but_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    made = install.make_environment(sys.executable, wheel, install.CLIENT, tmp_path, compiled=False)
+    assert "a client holds" in install.check_all(made)

@@ -9,6 +9,7 @@ import pytest
 from hardening.contracts.codec import random_message
 from hardening.support.raw_connection import RawConnection
 from hardening.support.stomp import RawStomp, headers_of, message_of
+from hardening.support.stomp_broker import Place, with_broker
 
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.client import connect
@@ -86,3 +87,18 @@ def test_from_stomp_to_native_and_to_stomp(version: StompVersion) -> None:
             await raw.leave()
 
     run(check())
+
+
+def test_native_and_stomp_clients_share_what_they_subscribe_to() -> None:
+    async def check(here: Place) -> None:
+        async with connect(here.url) as native:
+            ticks = await native.subscribe("ticks.>", selector="price > 20")
+            raw = await here.client()
+            await raw.subscribe("/topic/ticks.>", selector="price > 20")
+            await raw.send("SEND", {"destination": "/topic/ticks.a", "price": "30"}, b"one")
+            await native.publish("ticks.b", {"price": 40}, body=b"two")
+            assert [(await anext(ticks)).body for _ in range(2)] == [b"one", b"two"]
+            got = [await raw.expect("MESSAGE") for _ in range(2)]
+            assert [(frame.body, frame.headers["price"]) for frame in got] == [(b"one", "30"), (b"two", "40")]
+
+    with_broker(check)

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 from hardening.support.stomp import DROPPED, MEANING, frame_of, message_of
+from hardening.support.stomp_broker import Place, with_broker
 from hardening.support.strategies_model import messages
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tidings.client import connect
 from tidings.errors import CodecError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.kernel.events import FrameError, PlaneEvent, Published, Transacted
@@ -399,3 +401,18 @@ def test_ids_are_never_the_same() -> None:
     while more := plane.forwarder.events():
         events += more
     assert len({published(event).message[4:20] for event in events}) == 70_000
+
+
+def test_native_and_stomp_clients_share_what_they_subscribe_to() -> None:
+    async def check(here: Place) -> None:
+        async with connect(here.url) as native:
+            ticks = await native.subscribe("ticks.>", selector="price > 20")
+            raw = await here.client()
+            await raw.subscribe("/topic/ticks.>", selector="price > 20")
+            await raw.send("SEND", {"destination": "/topic/ticks.a", "price": "30"}, b"one")
+            await native.publish("ticks.b", {"price": 40}, body=b"two")
+            assert [(await anext(ticks)).body for _ in range(2)] == [b"one", b"two"]
+            got = [await raw.expect("MESSAGE") for _ in range(2)]
+            assert [(frame.body, frame.headers["price"]) for frame in got] == [(b"one", "30"), (b"two", "40")]
+
+    with_broker(check)

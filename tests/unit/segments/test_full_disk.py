@@ -23,7 +23,8 @@ from tidings.segments.writer import SegmentWriter
 from tidings.tracking.query.archive import MemoryArchive
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import FilterEncoding, HistoryEntry, HistoryKind, Key
-from tidings.tracking.recording.recorder import Recorder, TraceVerdict, TrackingSettings
+from tidings.tracking.recording.recorder import Recorder, TrackingSettings
+from tidings.tracking.trace_answer import TraceVerdict
 
 KEY = Key(HistoryKind.PUBLISH, 1)
 START_MS = 1_762_000_000_000

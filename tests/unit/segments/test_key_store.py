@@ -10,7 +10,8 @@ from tidings.model.message_id import MessageId
 from tidings.segments import key_store as module
 from tidings.segments.key_store import FILE_MS, FOLDER, KeyStore
 from tidings.segments.retention import SegmentRetention
-from tidings.tracking.recording.key_notes import KeyBatch, KeyQuery, key_hash, query_hashes
+from tidings.tracking.recording.key_notes import KeyBatch, key_hash, query_hashes
+from tidings.tracking.trace_answer import KeyQuery
 
 START_MS = 1_762_000_000_000
 FOREVER = SegmentRetention()

@@ -19,8 +19,9 @@ from tidings.segments.tracking import attachment_row, entry_columns, entry_row, 
 from tidings.segments.writer import SegmentWriter
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import BloomSettings, FilterEncoding, HistoryEntry, HistoryKind, Key, Mode
-from tidings.tracking.recording.recorder import Recorder, TraceVerdict, TrackingSettings
+from tidings.tracking.recording.recorder import Recorder, TrackingSettings
 from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy
+from tidings.tracking.trace_answer import TraceVerdict
 
 
 def world(seed: int, *, exact: bool = False) -> World:

@@ -145,8 +145,9 @@ private:
         const std::string_view name = reader.bytes(reader.u8());
         Value value;
         read_checked(reader, value);
-        if (name[0] == 'J' && !name.starts_with("JMSX")) {
-            headers_[header_field(name)] = {true, value};
+        const HeaderField field = name[0] == 'J' ? header_field(name) : NoHeaderField;
+        if (field != NoHeaderField) {
+            headers_[field] = {true, value};
             return true;
         }
         const int own = own_field(name);

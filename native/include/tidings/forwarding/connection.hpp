@@ -28,7 +28,8 @@ struct alignas(64) Connection {
     size_t output_bytes_max = 0;  // what is beyond it waits in the sinks' backlogs
     uint32_t subscriber = 0;      // the tracker's number for the receiver of the deliveries; 0: they are not recorded
     uint32_t number = 0;
-    bool dirty = false;  // in the list of connections with output
+    uint8_t protocol = 0;  // index into the counts by protocol
+    bool dirty = false;    // in the list of connections with output
     bool open = false;
     bool logged_in = false;
     bool stranger = true;  // neither logged in nor a link yet: there is little memory for all of these together

@@ -378,7 +378,7 @@ private:
         }
         if (!again && connection.finds_drift(message, now_ms))
             out_.events.add(ClockDrift{number, id_time_ms(message.id)});
-        ++out_.stats.received, connection.published(entry.payload.size());
+        out_.stats.arrived(connection.protocol), connection.published(entry.payload.size());
         // A session that is in no transaction, perhaps no longer after a reconnection, is refused by Python.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) ||
             (message.flags & MessageView::Delayed) || (message.typed() && !passes_event(connection, entry))) {

@@ -18,11 +18,23 @@ struct ForwarderOptions {
 };
 
 struct ForwarderStats {
-    uint64_t received = 0, received_bytes = 0, delivered = 0, sent_bytes = 0;
+    static constexpr size_t protocols_max = 16;
+    struct Messages {
+        uint64_t received = 0, delivered = 0;
+    };
+    std::array<Messages, protocols_max> by_protocol{};  // by the number that a connection was opened with
+    uint64_t received = 0, received_bytes = 0, sent_bytes = 0;
     uint64_t unmatched = 0, expired = 0, dropped_link = 0, pushed_back = 0;
     std::array<uint64_t, drop_reasons.size()> dropped{};  // for subscribers, by reason
     uint64_t feeds = 0, writes = 0;  // blocks of bytes that came from sockets, and that went to them
     TopicMeter by_destination;
+
+    void arrived(uint8_t protocol) { ++received, ++by_protocol[protocol].received; }
+    uint64_t delivered() const {
+        uint64_t all = 0;
+        for (const Messages& one : by_protocol) all += one.delivered;
+        return all;
+    }
 };
 
 }  // namespace tidings

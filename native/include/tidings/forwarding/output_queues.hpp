@@ -30,8 +30,11 @@ public:
 
     // ---- connections
 
-    uint32_t open() {
+    uint32_t open(size_t protocol = 0) {
+        if (protocol >= ForwarderStats::protocols_max)
+            throw UsageError{"E_PROTOCOL", "more protocols than are counted"};
         Connection& connection = connections_.open();
+        connection.protocol = static_cast<uint8_t>(protocol);
         connection.frame_bytes_max = options.login_frame_bytes_max;
         connection.output_bytes_max = options.output_bytes_max;
         return connection.number;
@@ -136,7 +139,7 @@ public:
             write(connection.output.grow(bytes), sink.label, sink.number, one);
             connection.output.expect(bytes);
             ++sink.delivered;
-            ++stats.delivered;
+            ++stats.by_protocol[connection.protocol].delivered;
             added(connection, bytes);
         } else {
             recorder_.miss(sink);
@@ -180,7 +183,7 @@ public:
         const std::string_view label = stomp ? stomp->label(subscription) : std::string_view();
         const size_t bytes = prepare(label, stomp ? stomp->version : StompVersion::V12, subscription, one);
         write(connection.output.grow(bytes), label, subscription, one);
-        ++stats.delivered;
+        ++stats.by_protocol[connection.protocol].delivered;
         added(connection, bytes);
     }
 
@@ -405,7 +408,7 @@ private:
                 connection.output.append(first.frame);
                 if (first.end) connection.output.append(first.end->bytes);
                 ++sink.delivered;
-                stats.delivered += sink.kind == Sink::Kind::Direct;
+                stats.by_protocol[connection.protocol].delivered += sink.kind == Sink::Kind::Direct;
                 if (connection.subscriber && sink.kind == Sink::Kind::Direct)
                     tracker()->delivered(first.id.data(), connection.subscriber, now_ms);
                 added(connection, first.bytes() - Sink::waiting_bytes);

@@ -74,7 +74,8 @@ private:
         const std::string_view name = reader.bytes(reader.u8());
         Value value;
         read_checked(reader, value);
-        if (name[0] == 'J' && !name.starts_with("JMSX")) return read_header(header_field(name), value);
+        const HeaderField field = name[0] == 'J' ? header_field(name) : NoHeaderField;
+        if (field != NoHeaderField) return read_header(field, value);
         if (name == mqtt_qos) return read_qos(value);
         if (name == mqtt_retained) return read_retained(value);
         if (!v5_) return true;

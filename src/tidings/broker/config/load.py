@@ -8,16 +8,19 @@ Traceback (most recent call last):
 tidings.errors.ConfigError: E_CONFIG: a.toml:2: listeners[0].port: 70000 is out of range; give a number from 0 to 65535
 """
 
+import os
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tidings.broker.config.environment import with_environment
 from tidings.broker.config.rules import Checker
 from tidings.broker.config.schema_reader import Problem, read
 from tidings.broker.config.tables import PORTS, PROTOCOLS, Configuration
+from tidings.broker.config.toml_positions import Path as KeyPath
 from tidings.broker.config.toml_positions import lines_of
 from tidings.errors import ConfigError
 
@@ -26,24 +29,27 @@ USERS_FILE_KEYS = (("users", "file"), ("broker", "data"))
 NETWORK_FILES = ("secret_file", "certificate", "key", "ca", "encoding_key_file")
 
 
-def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
-    """Read and check a file; without one, the defaults. File names in it are relative to its directory."""
+def load(
+    path: Path | None, *, protocols: Sequence[str] = PROTOCOLS, environment: Mapping[str, str] = os.environ
+) -> Configuration:
+    """Read and check a file; without one, the defaults. File names in it are relative to its directory. Settings of the
+    environment go before those of the file (`environment`)."""
     if path is None:
-        return parse("", "the defaults", protocols=protocols)
-    return _beside(path.parent, parse(_text(path), str(path), protocols=protocols))
+        return parse("", "the defaults", protocols=protocols, environment=environment)
+    return _beside(path.parent, parse(_text(path), str(path), protocols=protocols, environment=environment))
 
 
-def load_users_file(path: Path | None) -> Path:
+def load_users_file(path: Path | None, environment: Mapping[str, str] = os.environ) -> Path:
     """The users file that a configuration names, even if other keys are wrong."""
-    if path is None:
-        return Configuration().users_file
-    text, problems = _text(path), list[Problem]()
-    configuration = read(Configuration, parse_toml(text, str(path)), (), problems)
+    text, name = ("", "the defaults") if path is None else (_text(path), str(path))
+    problems = list[Problem]()
+    document, variables = with_environment(parse_toml(text, name), environment)
+    configuration = read(Configuration, document, (), problems)
     wrong = [one for one in problems if one.path[:2] in USERS_FILE_KEYS or one.path in (("users",), ("broker",))]
     if wrong:
         lines = lines_of(text)
-        raise ConfigError([_located(problem, str(path), lines) for problem in wrong])
-    return _beside(path.parent, configuration).users_file
+        raise ConfigError([_located(problem, name, lines, variables) for problem in wrong])
+    return configuration.users_file if path is None else _beside(path.parent, configuration).users_file
 
 
 def _text(path: Path) -> str:
@@ -61,11 +67,14 @@ def _text(path: Path) -> str:
         raise ConfigError([f"{path}:{line}: not UTF-8; save the file as UTF-8"]) from None
 
 
-def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
+def parse(
+    text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS, environment: Mapping[str, str] | None = None
+) -> Configuration:
     """Read and check a configuration's text; a ConfigError lists every problem."""
-    document = parse_toml(text, name)
-    if isinstance(document.get("console"), bool):  # the short form of its table
-        document["console"] = {"enabled": document["console"]}
+    written = parse_toml(text, name)
+    if isinstance(written.get("console"), bool):  # the short form of its table
+        written["console"] = {"enabled": written["console"]}
+    document, variables = with_environment(written, environment or {})
     problems: list[Problem] = []
     configuration = _with_console(_with_ports(read(Configuration, document, (), problems), document), document)
     if "listeners" not in document:
@@ -74,7 +83,7 @@ def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Conf
     problems += Checker(configuration, protocols).problems()
     if problems:
         lines = lines_of(text)
-        raise ConfigError([_located(problem, name, lines) for problem in problems])
+        raise ConfigError([_located(problem, name, lines, variables) for problem in problems])
     return configuration
 
 
@@ -113,8 +122,12 @@ def parse_toml(text: str, name: str) -> dict[str, object]:
         raise ConfigError([f"{name}: nested too deeply; write it flat"]) from None
 
 
-def _located(problem: Problem, name: str, lines: dict[tuple[str | int, ...], int]) -> str:
+def _located(problem: Problem, name: str, lines: Mapping[KeyPath, int], variables: Mapping[KeyPath, str]) -> str:
+    """The problem after the variable or the line that it is in."""
     path = problem.path
+    for end in range(len(path), 0, -1):
+        if path[:end] in variables:
+            return f"environment variable {variables[path[:end]]}: {problem}"
     while path and path not in lines:
         path = path[:-1]
     return f"{name}:{lines[path]}: {problem}" if path else f"{name}: {problem}"

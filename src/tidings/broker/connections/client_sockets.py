@@ -39,6 +39,7 @@ class ClientSockets:
         lines: LogRateLimit,
     ) -> None:
         self.connections: dict[int, ClientConnection] = {}
+        self.protocols: list[str] = []  # in the order in which the forwarding plane counts their messages
         self.gateways: set[GatewayConnection] = set()  # those of them that have timers of their own
         self.beating: set[ClientConnection] = set()  # those that asked for heartbeats
         self.brisk: set[ClientConnection] = set()  # those that promised frequent ones
@@ -51,7 +52,9 @@ class ClientSockets:
 
     def opened(self, connection: ClientConnection) -> None:
         room = self.connection_limits.enter(connection.address)
-        connection.number = number = self._forwarder.open()
+        if connection.protocol not in self.protocols:
+            self.protocols.append(connection.protocol)
+        connection.number = number = self._forwarder.open(self.protocols.index(connection.protocol))
         self.connections[number] = self._flushing.ends[number] = connection
         self._step(ClientOpened(number, connection.session, connection.address))
         if not room or self.closed:

@@ -133,11 +133,12 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def speaks_foreign(self, data: memoryview) -> bool:
         """True, and the connection ends, if the client speaks another protocol than its port."""
-        if not (spoken := foreign(self.expects, bytes(data[:HEAD_BYTES]))):
+        head = bytes(data[:HEAD_BYTES])
+        if not (spoken := foreign(self.expects, head)):
             return False
         why = explanation(self.expects, spoken)
         self.services.table.foreign(self, why)
-        ClientConnection.write(self, answer(spoken, why))
+        ClientConnection.write(self, answer(spoken, why, head))
         self.closing, self.closing_ms = True, now_ms()
         if self._transport is not None:
             self._transport.close()

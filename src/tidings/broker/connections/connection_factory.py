@@ -16,8 +16,8 @@ class ConnectionMaker:
         if listener.make_gateway is not None:
             connection = GatewayConnection(services, session, self._gateways, listener.make_gateway)
         elif listener.make_layer is not None:
-            layer = listener.make_layer()
-            connection = LayeredConnection(services, session, layer, self._gateways.frame_bytes_max)
+            layer, limits = listener.make_layer(), self._gateways.limits
+            connection = LayeredConnection(services, session, layer, lambda: limits().frame_bytes_max)
         else:
             connection = ClientConnection(services, session)
         connection.protocol = listener.protocol or session.name

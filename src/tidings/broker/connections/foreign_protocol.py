@@ -8,6 +8,15 @@
 
 import re
 
+from tidings.protocols.amqp.conditions import ERROR
+from tidings.protocols.amqp.engine.connection import AMQP_HEADER
+from tidings.protocols.amqp.wire.frames import frame
+from tidings.protocols.amqp.wire.performatives import AmqpClose, AmqpOpen, write_performative
+from tidings.protocols.amqp.wire.types import Described, symbol, ulong
+from tidings.protocols.mqtt.encode import encode as encode_packet
+from tidings.protocols.mqtt.packets import V5, Connack
+from tidings.protocols.mqtt.properties import Property
+from tidings.protocols.mqtt.reasons import Reason
 from tidings.protocols.native.frames import FrameType, control
 from tidings.protocols.stomp.frames import StompVersion, encode
 
@@ -48,7 +57,7 @@ def explanation(protocol: str, spoken: str) -> str:
     return f"the client speaks {spoken}, this port {_EXPECTED[protocol]}: connect to the port for {spoken}"
 
 
-def answer(spoken: str, text: str) -> bytes:
+def answer(spoken: str, text: str, first: bytes) -> bytes:
     """Bytes of the client's own protocol that refuse it, as far as that can say so."""
     if spoken == HTTP:
         body = f"{text}\n".encode()
@@ -60,6 +69,11 @@ def answer(spoken: str, text: str) -> bytes:
         return control(FrameType.ERROR, {"code": "E_PROTOCOL", "reason": text})
     if spoken == TLS:
         return b"\x15\x03\x01\x00\x02\x02\x46"  # a fatal alert: protocol version
+    if spoken == MQTT and b"\0\4MQTT\5" in first:
+        return encode_packet(Connack(False, Reason.UNSUPPORTED_VERSION, {Property.REASON_STRING: text}), V5)
     if spoken == MQTT:
         return b"\x20\x02\x00\x01"  # CONNACK of MQTT 3.1.1: unacceptable protocol version
-    return b""  # AMQP's only word is the header of a version that is spoken here, and there is none
+    if first.startswith(AMQP_HEADER):
+        error = Described(ulong(ERROR), [symbol("amqp:connection:forced"), text])
+        return AMQP_HEADER + b"".join(frame(write_performative(one)) for one in (AmqpOpen("tidings"), AmqpClose(error)))
+    return b""  # before the login, and in earlier versions, AMQP has no words for it

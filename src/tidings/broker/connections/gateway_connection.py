@@ -15,6 +15,7 @@ from tidings.broker.tuning.read_moderation import SMALL_READ_BYTES
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Flag
+from tidings.node.limits import BrokerLimits
 from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway
 
@@ -28,7 +29,7 @@ class GatewayServices:
     """The parts of the broker that a translated connection uses in addition."""
 
     gateways: set["GatewayConnection"]  # those that have timers
-    frame_bytes_max: Callable[[], int]
+    limits: Callable[[], BrokerLimits]
     open: Callable[[], bool]  # no users are configured
     permits: Callable[[int, str, str], bool]  # connection, operation, destination
     fail: Callable[[int, TidingsError], None]  # say why, and close
@@ -59,8 +60,15 @@ class GatewayConnection(ClientConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        frame_bytes_max = self._broker.frame_bytes_max()
-        caller = Caller(self.certificate_name(), self._broker.open(), frame_bytes_max, self._permits, self._wake)
+        limits = self._broker.limits()
+        caller = Caller(
+            self.certificate_name(),
+            self._broker.open(),
+            limits.frame_bytes_max,
+            self._permits,
+            self._wake,
+            limits.heartbeat_ms,
+        )
         self._gateway = self._make_gateway(caller)
         self._broker.gateways.add(self)
 

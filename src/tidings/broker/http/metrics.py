@@ -9,6 +9,7 @@ import os
 import platform
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
 from importlib.metadata import version
@@ -172,8 +173,24 @@ def _traffic(text: _Text, broker: BrokerView) -> None:
         "Messages that could not be moved to the dead letters and stay in their queue.",
         failed,
     )
+    _by_protocol(text, broker)
     text.add("messages_delayed", "gauge", "Messages that wait for their time.", counts.delayed)
     text.add("messages_duplicate_total", "counter", "Repeated publications that were discarded.", counts.duplicates)
+
+
+def _by_protocol(text: _Text, broker: BrokerView) -> None:
+    names, counts = broker.clients.protocols, broker.forwarder.by_protocol()
+    open_now = Counter(one.protocol for one in broker.clients.connections.values())
+    received = [({"protocol": name}, came) for name, (came, _) in zip(names, counts, strict=False)]
+    delivered = [({"protocol": name}, went) for name, (_, went) in zip(names, counts, strict=False)]
+    text.add(
+        "protocol_connections",
+        "gauge",
+        "Connections by protocol.",
+        [({"protocol": one}, open_now[one]) for one in names],
+    )
+    text.add("protocol_messages_received_total", "counter", "Messages received, by the publisher's protocol.", received)
+    text.add("protocol_messages_delivered_total", "counter", "Deliveries, by the subscriber's protocol.", delivered)
 
 
 def _clients(text: _Text, broker: BrokerView) -> None:
@@ -211,16 +228,12 @@ def _mailboxes(text: _Text, broker: BrokerView) -> None:
         text.add(name, "gauge", f"{meaning} Sums by kind.", by_kind)
     kept = [mailbox for mailbox in mailboxes if mailbox.kind is not MailboxKind.PRIVATE]
     shown = nlargest(MAILBOXES_MAX, kept, key=lambda mailbox: len(mailbox.backlog)) if kept else []
-    _each(text, "mailbox_waiting", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
-    _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
-    _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
-    _each(
-        text,
-        "mailbox_given",
-        "Deliveries since the broker started, repeated ones included.",
-        [(one, one.given) for one in shown],
-    )
-    _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
+    _each(text, "mailbox_waiting", "gauge", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
+    _each(text, "mailbox_unacknowledged", "gauge", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
+    _each(text, "mailbox_consumers", "gauge", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
+    _each(text, "mailbox_dropped_total", "counter", "Dropped by its policy.", [(one, one.dropped) for one in shown])
+    meaning = "Deliveries since the broker started, repeated ones included."
+    _each(text, "mailbox_given_total", "counter", meaning, [(one, one.given) for one in shown])
 
 
 def _network(text: _Text, broker: BrokerView) -> None:
@@ -285,8 +298,8 @@ def _machine(text: _Text, broker: BrokerView, began: float) -> None:
     text.add("ready", "gauge", "1 while clients are served.", int(broker.ready))
 
 
-def _each(text: _Text, name: str, meaning: str, values: list[tuple[Mailbox, int]]) -> None:
-    text.add(name, "gauge", meaning, [({"mailbox": mailbox.name}, value) for mailbox, value in values])
+def _each(text: _Text, name: str, kind: str, meaning: str, values: list[tuple[Mailbox, int]]) -> None:
+    text.add(name, kind, meaning, [({"mailbox": mailbox.name}, value) for mailbox, value in values])
 
 
 def _store_state(writer: StoreThread | None) -> str:

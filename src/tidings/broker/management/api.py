@@ -1,7 +1,7 @@
 """The management API over HTTP: routing, protection of browsers, login, validation, errors as JSON.
 
-Errors are objects {code, reason, remedy}. Requests that change something must have the content type application/json:
-web pages of other origins cannot send that without a preflight request, which is never granted. Where a broker has no
+Errors are objects {code, reason, remedy}. A POST must have the content type application/json: web pages of other
+origins cannot send that, nor a DELETE, without a preflight request, which is never granted. Where a broker has no
 users the host must be an address or localhost, so that no foreign name can be made to resolve to it.
 """
 
@@ -105,7 +105,7 @@ class ManagementApi:
             return HttpPage(self._document, JSON)
         self._check_origin(request)
         operation, path = _find(request)
-        if request.method != "GET" and request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
+        if request.method == "POST" and request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
             raise TidingsError("E_API_CONTENT_TYPE", f"the content type must be {JSON}")
         user, password = basic_credentials(request.headers.get("authorization", ""))
         if not (user or password or request.certificate or self._control.guard().open):

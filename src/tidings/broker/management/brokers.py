@@ -2,15 +2,14 @@
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 from tidings.broker.management.call import Call
-from tidings.broker.security.user_guard import UserGuard
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
-from tidings.node.requests import FindMessages, Trace
+from tidings.node.requests import EndConnection, FindMessages, Trace
 from tidings.tracking.draw.jaeger import to_jaeger
 from tidings.tracking.query.key_codec import FoundMessages, to_dict
 from tidings.tracking.query.key_codec import from_json as found_from_json
@@ -38,37 +37,22 @@ async def connections(call: Call) -> dict[str, Any]:
 async def close_connection(call: Call) -> dict[str, Any]:
     call.check_administer()
     number = call.values["number"]
-    if number not in call.control.view().clients.connections:
+    if number not in call.control.view().clients.connections:  # also one of this interface, as that of this request
         raise UsageError("E_CONNECTION_UNKNOWN", f"there is no connection {number}")
-    call.control.end_client(number, "E_CLOSED_BY_ADMIN", "the connection was closed by an administrator")
+    await call.client.ask(lambda receipt: EndConnection(receipt, number))
     return {"closed": number}
 
 
 async def users(call: Call) -> dict[str, Any]:
-    call.check_monitor()
-    guard = call.control.guard()
-    known = sorted(guard.users.by_name.items()) if isinstance(guard, UserGuard) else []
-    items = [
-        {"name": name, "groups": sorted(user.groups), "password": bool(user.password)}
-        for name, user in known
-        if call.values["containing"] in name
-    ]
-    offset, limit = call.values["offset"], call.values["limit"]
-    return {"total": len(items), "items": items[offset : offset + limit]}
+    return call.part("users")
+
+
+async def access(call: Call) -> dict[str, Any]:
+    return call.part("access")
 
 
 async def quotas(call: Call) -> dict[str, Any]:
-    """Of users that are connected or have queues, and have a quota."""
-    call.check_monitor()
-    used = sorted(call.control.view().engine.usage(), key=lambda one: one.user)
-    items = [
-        {"user": one.user, "quota": asdict(one.quota)}
-        | {name: getattr(one, name) for name in ("connections", "queues", "stored_bytes", "messages", "bytes", "waits")}
-        for one in used
-        if call.values["containing"] in one.user
-    ]
-    offset, limit = call.values["offset"], call.values["limit"]
-    return {"total": len(items), "items": items[offset : offset + limit]}
+    return call.part("quotas")
 
 
 async def check_configuration(call: Call) -> dict[str, Any]:

@@ -24,7 +24,6 @@ class BrokerControl:
 
     view: Callable[[], BrokerView]
     guard: Callable[[], Guard]
-    end_client: Callable[[int, str, str], None]
     check: Callable[[], Awaitable[list[str]]]
     reload: Callable[[], Awaitable[list[str]]]
     membership: Membership

@@ -57,6 +57,18 @@ QUEUE = Parameter("queue", "path", "string", "Name of the queue, without the pre
 MESSAGES = Parameter(
     "messages", "body", "integers", "Tags of messages, as listed; empty: all.", (), minimum=1, length_max=MESSAGES_MAX
 )
+MESSAGE_ID = Parameter(
+    "id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40, pattern="^[0-9a-f]{32}$"
+)
+AFTER = Parameter(
+    "after",
+    "query",
+    "string",
+    "The position `next` of the page before.",
+    "",
+    length_max=50,
+    pattern="^([0-9]+[.][0-9])?$",
+)
 SEE, ADMINISTER, MANAGE_QUEUE = "monitor or manage on >", "manage on >", "manage on the queue"
 
 OPERATIONS = (
@@ -117,7 +129,17 @@ OPERATIONS = (
             QUEUE,
             Parameter("limit", "query", "integer", "Maximum number.", 50, minimum=1, maximum=MESSAGES_MAX),
             Parameter("selector", "query", "string", "Only messages that match this selector.", "", length_max=1_000),
-            Parameter("after", "query", "string", "The position `next` of the page before.", "", length_max=50),
+            Parameter(
+                "after",
+                "query",
+                "string",
+                "The position `next` of the page before.",
+                "",
+                0,
+                0,
+                50,
+                "^([0-9]+[.][0-9])?$",
+            ),
         ),
         ("items", "more", "next"),
     ),
@@ -145,7 +167,7 @@ OPERATIONS = (
         ),
         ("count",),
     ),
-    Operation("GET", "/policies", "listPolicies", "Policies of queues, in order.", SEE, queues.policies, returns=LIST),
+    Operation("GET", "/policies", "listPolicies", "Policies of queues, in order.", SEE, queues.policies, PAGED, LIST),
     Operation("GET", "/subscriptions", "listSubscriptions", "Subscriptions.", SEE, subscriptions.find, PAGED, LIST),
     Operation("GET", "/durables", "listDurables", "Durable subscriptions.", SEE, subscriptions.durables, PAGED, LIST),
     Operation(
@@ -247,6 +269,7 @@ OPERATIONS = (
         returns=("released",),
     ),
     Operation("GET", "/users", "listUsers", "Users and their groups.", SEE, brokers.users, PAGED, LIST),
+    Operation("GET", "/access", "listAccess", "Access rules, in order.", SEE, brokers.access, PAGED, LIST),
     Operation("GET", "/quotas", "listQuotas", "Users' quotas and use.", SEE, brokers.quotas, PAGED, LIST),
     Operation(
         "POST",
@@ -293,7 +316,14 @@ OPERATIONS = (
         "trace or monitor on >",
         brokers.trace,
         (
-            Parameter("id", "path", "string", "The message id, 32 hexadecimal digits.", length_max=40),
+            Parameter(
+                "id",
+                "path",
+                "string",
+                "The message id, 32 hexadecimal digits.",
+                length_max=40,
+                pattern="^[0-9a-f]{32}$",
+            ),
             Parameter("everywhere", "query", "boolean", "Ask brokers outside the route too.", False),
             Parameter("why", "query", "string", "A subscriber: why it has the message, or not.", "", length_max=600),
             Parameter("destination", "query", "string", "With why: where it was sent to.", "", length_max=255),

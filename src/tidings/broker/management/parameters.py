@@ -9,6 +9,7 @@ from tidings.errors import UsageError
 
 Values: TypeAlias = dict[str, Any]
 INTEGER_MAX = (1 << 63) - 1
+PRINTABLE = r"^( |[^\p{C}\p{Z}])*$"  # ECMA-262: no control characters
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -22,6 +23,7 @@ class Parameter:
     minimum: int = 0
     maximum: int = INTEGER_MAX
     length_max: int = 1000
+    pattern: str = PRINTABLE  # of a string; for the document, the operation checks it
 
     @property
     def required(self) -> bool:
@@ -30,7 +32,7 @@ class Parameter:
     def schema(self) -> dict[str, Any]:
         match self.kind:
             case "string":
-                schema: dict[str, Any] = {"type": "string", "maxLength": self.length_max}
+                schema: dict[str, Any] = {"type": "string", "maxLength": self.length_max, "pattern": self.pattern}
                 if self.required:
                     schema["minLength"] = 1
             case "integer":

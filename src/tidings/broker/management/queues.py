@@ -1,10 +1,9 @@
 """Operations on queues: list, create, browse, purge, move, delete."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tidings.broker.inspection import mailbox_item, policy_item
+from tidings.broker.inspection import mailbox_item
 from tidings.broker.management.call import Call
 from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.mailbox import MailboxKind
@@ -44,11 +43,7 @@ async def show(call: Call) -> dict[str, Any]:
 
 
 async def policies(call: Call) -> dict[str, Any]:
-    call.check_monitor()
-    engine = call.control.view().engine
-    held = Counter(one.quota.policy for one in engine.mailboxes.values() if one.quota is not None)
-    items = [policy_item(one) | {"queues": held[one]} for one in engine.policies]
-    return {"total": len(items), "items": items}
+    return call.part("policies")
 
 
 async def create(call: Call) -> dict[str, Any]:

@@ -161,6 +161,12 @@ def change_password(users: Users, name: str, password: str, cost: Cost | None = 
     return users.with_user(replace(known(users, name), password=hash_password(password, cost)))
 
 
+def change_groups(users: Users, name: str, groups: frozenset[str]) -> Users:
+    for group in groups:
+        check_name(group, "a group's name")
+    return users.with_user(replace(known(users, name), groups=groups))
+
+
 def known(users: Users, name: str) -> User:
     user = users.get(name)
     if user is None:

@@ -52,8 +52,9 @@ class MapPane:
         self._map.show(view, selected=self._broker, chosen=self._link)
         self._legend.show(view)
         links = {f"{link.a}-{link.b}": link for link in view.links}
-        if self._broker in view.brokers:
-            broker = view.brokers[self._broker]
+        alone = next(iter(view.brokers)) if len(view.brokers) == 1 else 0  # whose details are shown unasked
+        if (chosen := self._broker or alone) in view.brokers:
+            broker = view.brokers[chosen]
             unseen = "" if broker.overview else _NOT_WATCHED.format(broker.id)
             self._details.show(broker.name, broker_facts(broker), [broker.error] if broker.error else [], unseen)
         elif self._link in links:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -12,6 +13,7 @@ from tidings.console.layout import Pane
 from tidings.console.sessions import ConsoleSession
 from tidings.console.source import Source
 from tidings.console.widgets.broker_choice import BrokerChoice
+from tidings.console.widgets.charts import LineChart
 from tidings.console.widgets.paged_list import PagedList
 from tidings.console.widgets.parts import (
     ConfirmQuestion,
@@ -23,6 +25,7 @@ from tidings.console.widgets.parts import (
     faint,
     heading,
     label_of,
+    policy_text,
     problem,
     reason_of,
     table,
@@ -33,6 +36,8 @@ from tidings.errors import TidingsError
 from tidings.model.message import Message
 
 SHOWN = 25  # messages of a queue
+PROPERTIES_SHOWN = 8  # of a message; all of them are a click away
+_LINES = {"waiting": "#2f8fc4", "unacknowledged": "#d58a12", "given out a second": "#4a9d6f"}
 _KINDS = {
     "queue": "queue",
     "durable": "durable",
@@ -66,7 +71,7 @@ class QueuesPane:
                         "name": "Name",
                         "kind": "Kind",
                         "waiting": "Waiting",
-                        "out": "Given out",
+                        "unacknowledged": "Unacknowledged",
                         "consumers": "Consumers",
                         "home": "Kept by",
                     }
@@ -77,8 +82,8 @@ class QueuesPane:
                         _row,
                         key="name",
                         label="Queues",
-                        numbers=("waiting", "out", "consumers"),
-                        roomy=("kind", "out", "home"),
+                        numbers=("waiting", "unacknowledged", "consumers"),
+                        roomy=("kind", "unacknowledged", "home"),
                         nothing="No queue yet. The first message to queue:orders makes one of that name.",
                         on_pick=self._pick,
                     )
@@ -95,9 +100,11 @@ class QueuesPane:
             with card("Messages"):
                 self._inside = ui.column().classes("w-full gap-3")
         self._sure = ConfirmQuestion("Delete all", "Keep it")
+        self._chart: LineChart | None = None  # of the queue that is looked into
         self._list.broker.on_value_change(self._begin)
         self._list.broker.on_value_change(self._show_topics)
         ui.timer(2.0, self._show_topics)
+        ui.timer(5.0, self._draw)
         ui.timer(0.1, self._begin, once=True)
 
     async def _begin(self) -> None:
@@ -120,7 +127,7 @@ class QueuesPane:
     async def _look(self, place: QueuePlace) -> None:
         self._place = place
         found: list[Browsed] = []
-        missing = ""
+        missing, item = "", None
         if not place.name:  # the broker has not said where dead letters go: nothing is chosen yet
             self._inside.clear()
             with self._inside:
@@ -134,23 +141,31 @@ class QueuesPane:
                 if len(found) >= SHOWN:
                     break
             await waiting.aclose()  # type: ignore[attr-defined]  # it is a generator
+            item = await _item(place)
         except (TidingsError, OSError) as error:
             missing = why_unseen(error, place.name, self._dead_letters(place.source))
         if place is self._place:  # and not another, which was chosen meanwhile
-            self._tell(place, found, missing)
+            self._tell(place, found, missing, item)
 
-    def _tell(self, place: QueuePlace, found: list[Browsed], missing: str) -> None:
+    def _tell(self, place: QueuePlace, found: list[Browsed], missing: str, item: dict[str, Any] | None) -> None:
         self._inside.clear()
+        self._chart = None
         with self._inside:
             heading(place.name)
             if self._choice.of_several:
                 faint(f"At {self._broker(place)}.")
             if missing:
                 problem(missing)
-            elif not found:
+                return
+            if item is not None:
+                facts(_state(item))
+                self._chart = LineChart(_LINES, f"{place.name} over the last hour")
+                self._draw()
+            if item is not None or found:
+                self._actions(place, nothing=not found)
+            if not found:
                 empty("Nothing waits here.")
             else:
-                self._actions(place)
                 for one in found:
                     self._message(place, one)
                 if len(found) == SHOWN:
@@ -159,8 +174,19 @@ class QueuesPane:
     def _broker(self, place: QueuePlace) -> str:
         return label_of(self._session.watch, place.source.url)
 
-    def _actions(self, place: QueuePlace) -> None:
+    def _draw(self) -> None:
+        if self._chart is None:
+            return
+        moments = self._session.watch.queues.of(self._place.source.url, self._place.name)
+        times = [datetime.fromtimestamp(one.at, UTC).astimezone().strftime("%H:%M:%S") for one in moments]
+        self._chart.show(times, [(one.waiting, one.unacknowledged, one.given_s) for one in moments])
+
+    def _actions(self, place: QueuePlace, *, nothing: bool) -> None:
         with ui.element("div").classes("t-row"):
+            delete = ui.button("Delete queue …", on_click=lambda: self._ask_delete(place))
+            delete.props("outline no-caps color=negative")
+            if nothing:
+                return
             target = ui.input("Move to queue", value="queue:").props("outlined dense")
             move = ui.button("Move all", on_click=lambda: self._move(place, target.value, None))
             move.props("outline no-caps")
@@ -171,6 +197,11 @@ class QueuesPane:
         message = one.message
         with ui.element("article").classes("t-message").props(f'aria-label="Message {one.tag}"'):
             facts(message_facts(message) | ({"Tries": one.attempt - 1} if one.attempt > 1 else {}))
+            with ui.element("details"):
+                summary = ui.label("Other headers and properties")
+                summary.tag = "summary"
+                facts(other_headers(message))
+                facts(dict(islice(message.properties.items(), PROPERTIES_SHOWN, None)))
             if message.body:
                 body = ui.label(body_text(message.body))
                 body.tag = "pre"
@@ -181,6 +212,13 @@ class QueuesPane:
                 move.props("flat dense no-caps")
                 purge = ui.button("Delete", on_click=lambda: self._purge(place, (one.tag,)))
                 purge.props("flat dense no-caps color=negative")
+
+    def _ask_delete(self, place: QueuePlace) -> None:
+        where = f" at {self._broker(place)}" if self._choice.of_several else ""
+        text = f"Delete {place.name}{where}, with its messages, and close the connections of its consumers?"
+        self._sure.ask(
+            text, lambda: self._act(place, lambda queue: queue.delete(force=True), "messages deleted, and the queue")
+        )
 
     async def _move(self, place: QueuePlace, target: str, tags: tuple[int, ...] | None) -> None:
         await self._act(place, lambda queue: queue.move(target, tags=tags), f"moved to {target}")
@@ -228,16 +266,58 @@ def why_unseen(error: Exception, queue: str, dead_letters: str) -> str:
 
 def message_facts(message: Message) -> dict[str, object]:
     """Formats the header fields and properties of a message."""
-    properties = dict(islice(message.properties.items(), 20))
+    properties = dict(islice(message.properties.items(), PROPERTIES_SHOWN))
     found: dict[str, object] = {"Destination": str(message.destination), "Id": str(message.id)}
     return found | {f"{name}": value for name, value in properties.items()}
+
+
+def other_headers(message: Message) -> dict[str, object]:
+    """The header fields that are set, besides destination and id."""
+    fields: dict[str, object] = {
+        "Persistent": "yes" if message.persistent else "no",
+        "Priority": message.priority,
+        "Time": _time(message.timestamp_ms),
+        "Expires": _time(message.expiration_ms),
+        "Delivered from": _time(message.deliver_at_ms),
+        "Correlation id": message.correlation_id,
+        "Reply to": message.reply_to,
+        "Type": message.type,
+        "Body": f"{len(message.body)} bytes",
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _time(ms: int | None) -> str | None:
+    if ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).astimezone().isoformat(sep=" ", timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # a year that calendars do not have
+        return f"{ms} ms since 1970"
+
+
+async def _item(place: QueuePlace) -> dict[str, Any] | None:
+    """The broker's entry for the queue."""
+    found = (await place.source.inspect("mailboxes", containing=place.name))["items"]
+    return next((one for one in found if one["name"] == place.name), None)
+
+
+def _state(item: dict[str, Any]) -> dict[str, object]:
+    state: dict[str, object] = {
+        "Waiting": item["waiting"],
+        "Unacknowledged": item["unacknowledged"],
+        "Given out": count_text(item["given"]),
+        "Consumers": item["consumers"],
+        "Policy": "none" if item["policy"] is None else policy_text(item["policy"]),
+    }
+    return state | ({"Dropped": item["dropped"]} if item["dropped"] else {})
 
 
 def _row(item: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": _KINDS.get(item["kind"], item["kind"]),
         "waiting": count_text(item["waiting"]),
-        "out": count_text(item["given"]),
+        "unacknowledged": count_text(item["unacknowledged"]),
         "consumers": item["consumers"],
         "home": f"broker {item['home']}" if item["home"] else "",
     }

@@ -35,5 +35,6 @@ class LineChart:
         options = self.element.options
         options["xAxis"]["data"] = list(times)
         for number, series in enumerate(options["series"]):
+            series["showSymbol"] = len(times) < 3  # a line takes two
             series["data"] = [round(moment[number], 2) for moment in moments]
         self.element.update()

@@ -2,7 +2,7 @@
 // keyboard and screen reader reach. Parts that have not changed are not made again (v-memo): a hundred brokers are many.
 export default {
   template: `
-    <div :class="['tidings-map', nodes.length > 40 ? 'many' : '', pick ? 'pick' : '']">
+    <div :class="['tidings-map', nodes.length > 40 ? 'many' : nodes.length < 4 ? 'few' : '', pick ? 'pick' : '']">
       <svg :viewBox="view" role="group" aria-label="Map of the broker network" preserveAspectRatio="xMidYMid meet">
         <g v-for="link in drawn" :key="link.key" v-memo="[link.title, link.looks, link.x1, link.y1, link.x2, link.y2]"
            :class="link.looks" :tabindex="pick ? 0 : null" :role="pick ? 'button' : 'img'" :aria-label="link.title"
@@ -45,7 +45,7 @@ export default {
     },
     radius() {
       const count = this.nodes.length;
-      return count > 60 ? 7 : count > 25 ? 10 : this.width < 500 ? 13 : 17;
+      return count > 60 ? 7 : count > 25 ? 10 : this.width < 500 ? 13 : count > 8 ? 17 : count > 3 ? 21 : 27;
     },
     labels() {
       return this.nodes.length <= 40;

@@ -69,7 +69,7 @@ class Legend:
             other = _legend_row(
                 "Links, traffic beside the busiest", COMPARED_NAMES, "background: var(--load-{})", "bar"
             )
-            with ui.element("div").classes("t-legend"):
+            with ui.element("div").classes("t-legend") as self._states:
                 for look, name in (("waits", "more waits than it takes"), ("down", "down")):
                     with ui.element("span"):
                         ui.element("i").classes(f"bar {look}")
@@ -77,6 +77,7 @@ class Legend:
         self._known, (self._other, self._most) = known[0], other
 
     def show(self, view: NetworkSnapshot) -> None:
+        self._states.set_visibility(bool(view.links))
         self._known.set_visibility(any(link.bandwidth_bytes_s for link in view.links))
         self._other.set_visibility(any(not link.bandwidth_bytes_s for link in view.links))
         self._most.text = f"Links, traffic beside the busiest ({rate_text(busiest(view))})"

@@ -137,6 +137,50 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
+def duration_text(ms: int) -> str:
+    """
+    >>> [duration_text(ms) for ms in (250, 1500, 90_000, 3_600_000, 172_800_000)]
+    ['250 ms', '1.5 s', '1.5 min', '1 h', '2 d']
+    """
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if ms >= size:
+            return f"{ms / size:.3g} {unit}"
+    return f"{ms} ms"
+
+
+def policy_text(policy: Mapping[str, Any]) -> str:
+    """The settings of a queue's policy, in words.
+
+    >>> none = dict.fromkeys(["bytes_max", "lifetime_ms", "deliveries_max", "idle_ms", "redelivery_first_ms"], 0)
+    >>> rest = {"dead_letters": "", "create": True, "single_active": False, "scope": "broker", "home": 0}
+    >>> policy_text(none | rest | {"messages_max": 20_000, "overflow": "drop-oldest"})
+    'at most 20.0k messages, then drop-oldest'
+    """
+    said = []
+    limits = [f"{count_text(policy['messages_max'])} messages"] if policy["messages_max"] else []
+    limits += [bytes_text(policy["bytes_max"])] if policy["bytes_max"] else []
+    if limits:
+        said.append(f"at most {' and '.join(limits)}, then {policy['overflow']}")
+    if policy["lifetime_ms"]:
+        said.append(f"messages live {duration_text(policy['lifetime_ms'])}")
+    if policy["deliveries_max"]:
+        said.append(f"{policy['deliveries_max']} deliveries")
+    if policy["dead_letters"]:
+        said.append(f"dead letters to {policy['dead_letters']}")
+    if policy["redelivery_first_ms"]:
+        first, most = duration_text(policy["redelivery_first_ms"]), duration_text(policy["redelivery_most_ms"])
+        said.append(f"again after {first}, times {policy['redelivery_factor']:g}, at most {most}")
+    if policy["idle_ms"]:
+        said.append(f"deleted when idle for {duration_text(policy['idle_ms'])}")
+    if policy["single_active"]:
+        said.append("one consumer is served")
+    if not policy["create"]:
+        said.append("created by administrators only")
+    if policy["scope"] == "network":
+        said.append(f"of the network, kept by broker {policy['home']}" if policy["home"] else "of the network")
+    return "; ".join(said) or "no limits"
+
+
 def rate_number(rate: float) -> str:
     """Of things a second: slow ones with a digit behind the point, or 0.4 a second would look like none.
 
@@ -148,12 +192,14 @@ def rate_number(rate: float) -> str:
 
 def bytes_text(count: float) -> str:
     """
-    >>> bytes_text(950), bytes_text(12_345), bytes_text(3_456_789)
-    ('950 bytes', '12.3 kB', '3.46 MB')
+    >>> bytes_text(950), bytes_text(12_345), bytes_text(3_456_789), bytes_text(1e9)
+    ('950 bytes', '12.3 kB', '3.46 MB', '1.00 GB')
     """
     if count < 1000:
         return f"{count:.0f} bytes"
-    return f"{count / 1000:.1f} kB" if count < 1e6 else f"{count / 1e6:.2f} MB"
+    if count < 1e6:
+        return f"{count / 1000:.1f} kB"
+    return f"{count / 1e6:.2f} MB" if count < 1e9 else f"{count / 1e9:.2f} GB"
 
 
 def body_text(body: bytes) -> str:
@@ -202,12 +248,12 @@ class ConfirmQuestion:
     """Asks before something that cannot be undone. A page has one for all that it asks: each new one would leave
     something of itself behind."""
 
-    def __init__(self, yes: str, no: str) -> None:
+    def __init__(self, yes: str, no: str, warning: str = "It cannot be brought back.") -> None:
         self._then: Callable[[], Any] | None = None
         self._agreed = False
         with ui.dialog() as self._dialog, ui.card():
             self._text = ui.label().classes("text-weight-bold")
-            ui.label("It cannot be brought back.")
+            ui.label(warning)
             with ui.row().classes("w-full justify-end"):
                 ui.button(no, on_click=self._dialog.close).props("flat no-caps autofocus")
                 ui.button(yes, on_click=self._agree).props("no-caps color=negative")

@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from tidings.node.requests import AddType, CreateQueue, DeleteQueue, Forget, Move, Purge, RemoveType, Request
+from tidings.node.requests import (
+    AddType,
+    CreateQueue,
+    DeleteQueue,
+    EndConnection,
+    Forget,
+    Move,
+    Purge,
+    RemoveType,
+    Request,
+)
 
 Action: TypeAlias = tuple[str, Mapping[str, object]]
 
@@ -15,6 +25,8 @@ def action_of(request: Request) -> Action | None:
         action = "create queue", {"queue": request.queue}
     elif isinstance(request, DeleteQueue):
         action = "delete queue", {"queue": request.queue, "force": request.force}
+    elif isinstance(request, EndConnection):
+        action = "close connection", {"number": request.connection}
     elif isinstance(request, Purge):
         tags = {"messages": len(request.tags)} if request.tags else {}
         action = "purge queue", {"queue": request.queue, **tags}

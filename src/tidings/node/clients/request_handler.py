@@ -1,5 +1,6 @@
 """Carries out what clients ask for, or has it carried out: subscriptions, consuming, transactions, queues."""
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from tidings.delivery.mailbox import MailboxKind
@@ -14,9 +15,10 @@ from tidings.node.clients.queue_requests import Queues
 from tidings.node.clients.records_and_wills import ClientRecords
 from tidings.node.clients.session import Connection
 from tidings.node.clients.subscription_plan import CLIENT_ID_MAX, is_temporary, queue_predicate
-from tidings.node.clients.subscriptions import Subscriptions
+from tidings.node.clients.subscriptions import EVERYTHING, Subscriptions
 from tidings.node.clients.transactions import OpenTransactions
 from tidings.node.completions import AnswerRequest
+from tidings.node.effects import Close
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.network_queues.network_queues import NetworkQueues
@@ -32,6 +34,7 @@ from tidings.node.requests import (
     DeskRequest,
     Done,
     Drain,
+    EndConnection,
     Forget,
     Identify,
     Leave,
@@ -61,7 +64,9 @@ class RequestHandler:
         delayed: DelayedMessages,
         spread: InterestSpread | None,
         network_queues: NetworkQueues | None,
+        connections: Mapping[int, Connection],
     ) -> None:
+        self._connections = connections
         self._service, self._journal, self._outbox, self._spread = service, journal, outbox, spread
         self._network_queues = network_queues
         self.queues = Queues(plane, service, journal, outbox, network_queues)
@@ -112,6 +117,8 @@ class RequestHandler:
                 self.queues.create(client, request)
             case DeleteQueue():
                 self.queues.delete(client, request)
+            case EndConnection():
+                self._end_connection(client, request)
             case _:
                 assert_never(request)
 
@@ -137,6 +144,16 @@ class RequestHandler:
                 self._outbox.answer_with(client.number, done.done, error)
 
         spread.wait(spread_out)
+
+    def _end_connection(self, client: Connection, request: EndConnection) -> None:
+        if not client.principal.may("manage", EVERYTHING):
+            reason = f"{client.principal.name} may not close connections; that needs the right to manage {EVERYTHING}"
+            raise SecurityError("E_FORBIDDEN", reason)
+        if request.connection not in self._connections:
+            raise UsageError("E_CONNECTION_UNKNOWN", f"there is no connection {request.connection}")
+        reason = "the connection was closed by an administrator"
+        self._outbox.answer(client.number, Done(request.receipt))
+        self._outbox.add(Close(request.connection, "E_CLOSED_BY_ADMIN", reason))
 
     # --- who it is, and what is its own -----------------------------------------------------------------------------
 

@@ -31,14 +31,7 @@ class MailboxAccess(Protocol):
     def lose(self, mailbox: Mailbox, seq: int, cause: LossCause) -> None: ...
     def finished_if_written(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
     def returned(self, mailbox: Mailbox, dead: list[BacklogPosition]) -> None: ...
-    def accept(
-        self,
-        message: bytes,
-        mailboxes: list[Mailbox],
-        *,
-        expires_ms: int = 0,
-        outcome: Outcome | None = None,
-    ) -> bool: ...
+    def relocate(self, message: bytes, mailbox: Mailbox, expires_ms: int, outcome: Outcome) -> None: ...
 
 
 class DeadLetters:
@@ -142,7 +135,7 @@ class DeadLetters:
             self.finish_move(move, error)
             return False
         self._service.finished_if_written(move.mailbox, [move.place.seq])
-        self._service.accept(moved, [queue], expires_ms=message.expiration_ms or 0, outcome=move)
+        self._service.relocate(moved, queue, message.expiration_ms or 0, move)
         return True
 
 

@@ -215,13 +215,21 @@ class MailboxService:
                 return True
         tries = PERHAPS_SEEN if perhaps_sent or marked else NEW
         offer = self.prepare(message, mailboxes, expires_ms, publisher, tries)
+        self._follow(offer, outcome)
+        return False
+
+    def relocate(self, message: bytes, mailbox: Mailbox, expires_ms: int, outcome: Outcome) -> None:
+        """A message that leaves another mailbox for this one: its id is known, and it is no repetition all the same."""
+        self._follow(self.prepare(message, [mailbox], expires_ms), outcome)
+
+    def _follow(self, offer: Offer, outcome: Outcome | None) -> None:
+        """Offer it once it is on disk, if it must be there."""
         if offer.stored or (offer.more and any(part.stored for part in offer.more)):
-            dedup.under_way.add(message_id)
+            self.publish_dedup.under_way.add(offer.message[ID])
             self._journal.then(OfferMessage(offer, outcome))
         else:
             self.offer(*offer)
             self._settle(outcome, None)
-        return False
 
     def prepare(
         self,

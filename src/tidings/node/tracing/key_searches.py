@@ -30,7 +30,8 @@ from tidings.tracking.query.key_codec import (
     encode,
     to_json,
 )
-from tidings.tracking.recording.key_notes import KeyAnswer, KeyQuery, query_hashes
+from tidings.tracking.recording.key_notes import query_hashes
+from tidings.tracking.trace_answer import KeyAnswer, KeyQuery
 
 
 @dataclass(slots=True)

@@ -26,7 +26,6 @@ from tidings.overlay.effects import Router
 from tidings.tracking.query.codec import WhyQuestion
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import HistoryKind
-from tidings.tracking.recording.key_notes import KeyAnswer, KeyQuery
 from tidings.tracking.recording.losses import loss_peer
 from tidings.tracking.recording.recorder import (
     Effect,
@@ -34,9 +33,9 @@ from tidings.tracking.recording.recorder import (
     StoreAttachment,
     StoreEntries,
     StoreKeys,
-    TraceAnswer,
     TrackingSettings,
 )
+from tidings.tracking.trace_answer import KeyAnswer, KeyQuery, TraceAnswer
 
 CONSUMER_IDLE_MS = 60_000
 SEVERAL_CONSUMERS = (MailboxKind.QUEUE, MailboxKind.SHARED, MailboxKind.SHARED_DURABLE)

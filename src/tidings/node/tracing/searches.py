@@ -33,7 +33,7 @@ from tidings.tracking.query.codec import (
 from tidings.tracking.query.path import Ask, PathSearch
 from tidings.tracking.query.path_json import to_json
 from tidings.tracking.recording.losses import TraceReason
-from tidings.tracking.recording.recorder import TraceAnswer
+from tidings.tracking.trace_answer import TraceAnswer
 
 SEARCHES_MAX = 1000
 PATIENCE_MS = 2000  # for an answer; then it is asked for once more

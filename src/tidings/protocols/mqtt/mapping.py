@@ -47,8 +47,7 @@ def message_of(packet: PublishPacket | Will, destination: Destination, message_i
         if packet.retain:
             properties[RETAIN] = True
         return Message(destination, properties, packet.payload, id=message_id, persistent=packet.qos > 0)
-    if given.get(Property.PAYLOAD_FORMAT):
-        _check_text(packet.payload)
+    check_payload(packet)
     properties, header = _properties(given.get(Property.USER, []))
     if packet.qos == 1:
         properties[QOS] = 1
@@ -104,9 +103,12 @@ def properties_of(message: Message, now_ms: int) -> dict[Property, Any]:
     return found
 
 
-def _check_text(payload: bytes) -> None:
+def check_payload(packet: PublishPacket | Will) -> None:
+    """An error if the payload is not what its format indicator says."""
+    if not packet.properties.get(Property.PAYLOAD_FORMAT):
+        return
     try:
-        payload.decode()
+        packet.payload.decode()
     except UnicodeDecodeError:
         raise MqttError(Reason.PAYLOAD_FORMAT, "the payload is not UTF-8, as its format indicator says") from None
 

@@ -48,6 +48,8 @@ class OutgoingMessage:
     qos: int
     message_id: bytes
     packet: PublishPacket
+    expires_ms: int | None = None
+    waited: bool = False  # for a packet id
     again: bool = False  # it may have been sent before
     received: bool = False  # PUBREC has come
     released: bool = False  # and is on disk, in a session that outlives its connection
@@ -73,15 +75,17 @@ class Outgoing:
         send: Callable[[Packet], None],
         write: Callable[[bytes], None],
         fail: Callable[[TidingsError], None],
+        now_ms: Callable[[], int],
         *,
         persistent: bool,
     ) -> None:
         self._peer, self._plain, self._send, self._write = peer, plain, send, write
+        self._now_ms = now_ms
         self._version = connect.version
         self._in_flight_max, self._bytes_max = in_flight_max(connect), maximum_packet(connect)
         self._in_flight: dict[int, OutgoingMessage] = {}  # that the kernel has not sent
         self._received_ids: set[bytes] = set()  # message ids between PUBREC and PUBCOMP
-        self._waiting: deque[OutgoingMessage] = deque()
+        self._waiting: deque[OutgoingMessage] | tuple[()] = ()  # an idle connection needs none
         self._persistent = plain.persistent = persistent
         self._record = KeptRecord(peer, OUTGOING, self._released_ids, fail)
         self.waiting_bytes = 0
@@ -100,6 +104,17 @@ class Outgoing:
             self._send(PublishAnswer(PacketType.PUBREL, packet_id))
         for one in before.retained:
             self.offer(replace(one, subscription=None, again=True))
+
+    def keep_shared(self) -> None:
+        """The connection ends: what this member of a group was sent with QoS 2 is its own, and nobody else's.
+
+        [MQTT-4.8.2-4], [MQTT-4.8.2-5].
+        """
+        for one in self._in_flight.values():
+            subscription = one.subscription
+            if one.tag and one.qos == 2 and not one.received and subscription is not None and subscription.shared:
+                self._peer.ack(one.number, one.tag)
+                one.tag = 0
 
     def unfinished(self) -> Unfinished:
         open = {id: one for id, one in self._in_flight.items() if not one.received}
@@ -120,14 +135,18 @@ class Outgoing:
         elif self._persistent and message.message_id in self._received_ids:
             self.done(message)  # the client has it
         else:
+            if not isinstance(self._waiting, deque):
+                self._waiting = deque()
             self._waiting.append(message)
             self._plain.waiting += 1
             self.waiting_bytes += len(message.packet.payload)
             self.next()
+            message.waited = bool(self._waiting) and self._waiting[-1] is message
 
     def next(self) -> None:
         """Send what waits, as far as packet ids are free."""
         while self._waiting and self._plain.in_flight < self._in_flight_max:
+            assert isinstance(self._waiting, deque)
             message = self._waiting[0]
             packet_id = self._plain.packet_id(message.message_id)
             if self._plain.is_in_flight(packet_id):
@@ -135,8 +154,24 @@ class Outgoing:
             self._waiting.popleft()
             self._plain.waiting -= 1
             self.waiting_bytes -= len(message.packet.payload)
-            if message.subscription is None or not message.subscription.ended:
-                self._put_in_flight(message, packet_id)
+            if message.subscription is not None and message.subscription.ended:
+                continue
+            again = message.again or self._plain.was_sent(packet_id, message.message_id)
+            if again or self._is_due(message):
+                self._put_in_flight(message, packet_id, again=again)
+            else:
+                self.done(message)  # [MQTT-3.3.2-5]
+
+    def _is_due(self, message: OutgoingMessage) -> bool:
+        """False: it has expired while it waited. What is left of its time is said as it is now [MQTT-3.3.2-6]."""
+        expires_ms = message.expires_ms
+        if expires_ms is None or not message.waited:
+            return True
+        left_s = (expires_ms - self._now_ms() + 999) // 1000
+        if Property.MESSAGE_EXPIRY in message.packet.properties:
+            properties = {**message.packet.properties, Property.MESSAGE_EXPIRY: max(left_s, 0)}
+            message.packet = replace(message.packet, properties=properties)
+        return left_s > 0
 
     def _add_in_flight(self, packet_id: int, message: OutgoingMessage) -> None:
         self._in_flight[packet_id] = message
@@ -150,8 +185,7 @@ class Outgoing:
         self._received_ids.add(message_id)
         self._plain.held = len(self._received_ids)
 
-    def _put_in_flight(self, message: OutgoingMessage, packet_id: int) -> None:
-        again = message.again or self._plain.was_sent(packet_id, message.message_id)
+    def _put_in_flight(self, message: OutgoingMessage, packet_id: int, *, again: bool) -> None:
         message.packet = replace(message.packet, dup=again, packet_id=packet_id)
         if self._put(message.packet):
             self._add_in_flight(packet_id, message)

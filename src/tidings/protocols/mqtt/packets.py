@@ -1,7 +1,7 @@
 """Control packets of MQTT 3.1.1 and 5.0 as frozen records: a closed union."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tidings.protocols.mqtt.properties import PacketType, Property
@@ -129,3 +129,13 @@ Packet: TypeAlias = (
     | Disconnect
     | Auth
 )
+
+
+def without_reason_string(packet: Packet) -> Packet:
+    """The packet without the text for people, if it has one."""
+    if not isinstance(packet, Connack | PublishAnswer | Disconnect) or Property.REASON_STRING not in packet.properties:
+        return packet
+    rest: dict[Property, Any] = {
+        name: value for name, value in packet.properties.items() if name is not Property.REASON_STRING
+    }
+    return replace(packet, properties=rest)

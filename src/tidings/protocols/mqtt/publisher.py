@@ -69,6 +69,9 @@ class Publisher:
                 return
             self._peer.publish(self._encode(packet, topic), None)
             return
+        if packet.packet_id in self._received and packet.qos == 1:
+            self._send_in_use(packet.packet_id)
+            return
         if packet.packet_id in self._received:  # sent again: the message was taken [MQTT-4.3.3-10]
             if not self._plain.waits_for_pubrec(packet.packet_id):
                 self._send(PublishAnswer(PacketType.PUBREC, packet.packet_id))
@@ -91,6 +94,12 @@ class Publisher:
             self._exactly_once.publish(packet.packet_id, message, settled)
         else:
             self._peer.publish(message, settled)
+
+    def _send_in_use(self, packet_id: int) -> None:
+        """The packet id is that of a publication with QoS 2 that is not complete."""
+        if self._version != V5:
+            raise MqttError(Reason.PACKET_ID_IN_USE, f"packet identifier {packet_id} is in use")
+        self._send(PublishAnswer(PacketType.PUBACK, packet_id, Reason.PACKET_ID_IN_USE))
 
     def _note_received(self, packet_id: int) -> None:
         self._received.add(packet_id)

@@ -22,7 +22,7 @@ from tidings.protocols.mqtt.clients import MqttClients
 from tidings.protocols.mqtt.decode import decode, protocol_version
 from tidings.protocols.mqtt.encode import encode
 from tidings.protocols.mqtt.exactly_once import ExactlyOnceReceiver
-from tidings.protocols.mqtt.mapping import destination_of, message_of
+from tidings.protocols.mqtt.mapping import check_payload, destination_of, message_of
 from tidings.protocols.mqtt.opening import EncodedWill, SessionOpening, SessionState, linger, milliseconds
 from tidings.protocols.mqtt.outgoing import ALIASES_MAX, CREDIT, Outgoing, in_flight_max, maximum_packet
 from tidings.protocols.mqtt.packets import (
@@ -41,6 +41,7 @@ from tidings.protocols.mqtt.packets import (
     SubscriptionAnswer,
     UnsubscribePacket,
     Will,
+    without_reason_string,
 )
 from tidings.protocols.mqtt.properties import PacketType, Property
 from tidings.protocols.mqtt.publisher import RECEIVE_MAXIMUM, TOPIC_ALIAS_MAXIMUM, Publisher, unanswered_max
@@ -80,6 +81,7 @@ class MqttSession:
         self._output: list[bytes] = []
         self._version = V4
         self._connect: Connect | None = None
+        self._named = False  # the version is the client's
         self._client_id = ""
         self._plain: MqttPublications | None = None  # the kernel's path
         self._broker_id = 0
@@ -125,7 +127,7 @@ class MqttSession:
         self._splitter.take(lambda data, at: plain.take(data, at, self._now_ms))
         if frames := plain.take_frames():
             self._peer.forward(frames)
-            self._outgoing.next()
+        self._outgoing.next()  # a PUBACK frees a packet id, also where the broker hears nothing of it
 
     def _reads(self) -> bool:
         """Packets are taken; during the login they wait."""
@@ -208,6 +210,7 @@ class MqttSession:
             if first >> 4 != PacketType.CONNECT:  # [MQTT-3.1.0-1]
                 raise MqttError(Reason.PROTOCOL_ERROR, "the first packet must be CONNECT")
             self._version = protocol_version(content)
+            self._named = True
             packet = decode(first, content, self._version)
             assert isinstance(packet, Connect)
             self._log_in(packet)
@@ -221,10 +224,8 @@ class MqttSession:
                     self._publisher.release(packet)
                 else:
                     self._outgoing.answered(packet)
-            case SubscribePacket():
-                self._subscriber.subscribe(packet)
-            case UnsubscribePacket():
-                self._subscriber.unsubscribe(packet)
+            case SubscribePacket() | UnsubscribePacket():
+                self._subscriber.take(packet)
             case PingRequest():
                 self._send(PingResponse())
             case Disconnect():
@@ -243,6 +244,7 @@ class MqttSession:
         if len(packet.client_id) > NAME_MAX or any(character < " " for character in packet.client_id):
             raise MqttError(Reason.CLIENT_ID, f"a client id must have at most {NAME_MAX} characters, none of control")
         if packet.will is not None:
+            check_payload(packet.will)
             destination_of(packet.will.topic)
         try:
             password = (packet.password or b"").decode()
@@ -250,8 +252,13 @@ class MqttSession:
             raise MqttError(Reason.BAD_LOGIN, "the password is not UTF-8") from None
         self.state = MqttState.LOGIN
         self._peer.hello(
-            packet.user or "", password, client_id=packet.client_id, heartbeat_ms=packet.keep_alive * 750
+            packet.user or "", password, client_id=packet.client_id, heartbeat_ms=self._keep_alive(packet) * 750
         )  # the broker closes the connection after twice that: one and a half times the keep alive [MQTT-3.1.2-22]
+
+    def _keep_alive(self, packet: Connect) -> int:
+        """Seconds: at most the broker's, which 5.0 clients can be told of [MQTT-3.2.2-21]; 0 is without."""
+        most = max(2 * self._caller.heartbeat_ms // 1000, 1) if self._version == V5 else packet.keep_alive
+        return min(packet.keep_alive, most)
 
     def _disconnect(self, packet: Disconnect) -> None:
         assert self._connect is not None
@@ -263,7 +270,7 @@ class MqttSession:
             if changed and not lifetime_ms:
                 raise MqttError(Reason.PROTOCOL_ERROR, "the session expiry was 0 in CONNECT")
             lifetime_ms = changed
-        will = self._will if packet.reason == Reason.DISCONNECT_WITH_WILL else None  # [MQTT-3.14.4-3]
+        will = self._will if packet.reason else None  # [MQTT-3.14.4-3]
         if will is not self._will or lifetime_ms != self._state.lifetime_ms:
             self._peer.ask(FrameType.LINGER, linger(lifetime_ms, will), lambda _: None)
         self._subscriber.release()
@@ -300,6 +307,8 @@ class MqttSession:
             Property.MAXIMUM_PACKET: self._frame_max,
             Property.TOPIC_ALIAS_MAXIMUM: TOPIC_ALIAS_MAXIMUM,
         }
+        if (keep_alive := self._keep_alive(connect)) != connect.keep_alive:
+            properties[Property.SERVER_KEEP_ALIVE] = keep_alive
         if not self._client_id:
             self._client_id = f"auto-{broker}-{publisher}"
             properties[Property.ASSIGNED_CLIENT_ID] = self._client_id
@@ -361,12 +370,18 @@ class MqttSession:
             fail,
             receiver,
         )
-        self._outgoing = Outgoing(self._peer, self._plain, connect, self._send, write, fail, persistent=persistent)
+        self._outgoing = Outgoing(
+            self._peer, self._plain, connect, self._send, write, fail, lambda: self._now_ms, persistent=persistent
+        )
         self._subscriber = MqttSubscriber(
             self._peer, self._plain, connect, self._outgoing, self._send, fail, state.record, persistent=persistent
         )
+        connack = Connack(state.present, Reason.SUCCESS, properties)
+        if not self._encode(connack):
+            self._fail_later(MqttError(Reason.PACKET_TOO_LARGE, "CONNACK exceeds the client's maximum packet size"))
+            return
         self.state = MqttState.READY
-        self._send(Connack(state.present, Reason.SUCCESS, properties))
+        self._send(connack)
         before = self._clients.take_unfinished(self._user, self._client_id)
         if state.present:
             self._outgoing.resume(state.outgoing, before)
@@ -381,12 +396,26 @@ class MqttSession:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def _send(self, packet: Packet) -> None:
-        self._output.append(self._encode(packet))
+        if not self._put(packet):
+            self._fail_later(MqttError(Reason.PACKET_TOO_LARGE, "an answer exceeds the client's maximum packet size"))
+
+    def _put(self, packet: Packet) -> bool:
+        """False: the packet is larger than the client allows."""
+        data = self._encode(packet)
+        self._output.append(data)
+        return bool(data)
 
     def _encode(self, packet: Packet) -> bytes:
-        if self._connect is not None and not self._connect.properties.get(Property.REQUEST_PROBLEM, 1):
-            packet = _without_reason(packet)  # [MQTT-3.1.2-29]
-        return encode(packet, self._version)
+        """Nothing if it is larger than the client allows [MQTT-3.1.2-24], without its reason string too."""
+        connect = self._connect
+        if connect is None:
+            return encode(packet, self._version)
+        if isinstance(packet, PublishAnswer) and not connect.properties.get(Property.REQUEST_PROBLEM, 1):
+            packet = without_reason_string(packet)  # [MQTT-3.1.2-29]
+        data, most = encode(packet, self._version), maximum_packet(connect)
+        if most and len(data) > most:
+            data = encode(without_reason_string(packet), self._version)
+        return b"" if most and len(data) > most else data
 
     def _fail(self, error: TidingsError) -> NoReturn:
         self._end(error)
@@ -411,14 +440,14 @@ class MqttSession:
             self._refuse(reason, error)
         elif self._version == V5:
             why = {Property.REASON_STRING: f"{error.code}: {error.reason}"[:1024]}
-            self._output.append(encode(Disconnect(_disconnect_reason(reason), why), V5))
+            self._put(Disconnect(_disconnect_reason(reason), why))
 
     def _refuse(self, reason: Reason, error: TidingsError) -> None:
         if reason is Reason.UNSUPPORTED_VERSION:
             self._output.append(encode(Connack(False, RETURN_CODES[reason]), V4))  # which every client reads
-        elif self._version == V5 and self._connect is not None:
+        elif self._version == V5 and self._named:
             why = {Property.REASON_STRING: f"{error.code}: {error.reason}"[:1024]}
-            self._output.append(encode(Connack(False, reason, why), V5))
+            self._put(Connack(False, reason, why))
         elif reason in RETURN_CODES and self._connect is not None:
             self._output.append(encode(Connack(False, RETURN_CODES[reason]), V4))
 
@@ -435,9 +464,3 @@ def _disconnect_reason(reason: Reason) -> Reason:
     """A reason code that DISCONNECT may carry."""
     unknown = {Reason.CLIENT_ID, Reason.BAD_LOGIN, Reason.BAD_AUTHENTICATION, Reason.UNSUPPORTED_VERSION}
     return Reason.UNSPECIFIED if reason in unknown or reason is Reason.SERVER_UNAVAILABLE else reason
-
-
-def _without_reason(packet: Packet) -> Packet:
-    if isinstance(packet, PublishAnswer):
-        return PublishAnswer(packet.type, packet.packet_id, packet.reason)
-    return packet

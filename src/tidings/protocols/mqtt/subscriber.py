@@ -36,6 +36,10 @@ from tidings.protocols.native.peer import Delivered, Fields, NativePeer
 RETAINED_PAGE = 64  # retained messages that are read at a time
 
 
+def _filters(packet: SubscribePacket | UnsubscribePacket) -> set[str]:
+    return set(packet.filters) if isinstance(packet, UnsubscribePacket) else {one.filter for one in packet.topics}
+
+
 class MqttSubscriber:
     """`record` is that of the session; `persistent`: it outlives the connection."""
 
@@ -58,6 +62,9 @@ class MqttSubscriber:
         self._by_number: dict[int, MqttSubscription] = {}
         self._next_number = 0
         self._now_ms = 0
+        self._under_way: set[str] = set()  # filters of SUBSCRIBE packets that are not answered
+        self._queue: list[SubscribePacket | UnsubscribePacket] = []  # the first waits for one of those
+        self._taking = False
 
     # --- a session that goes on -----------------------------------------------------------------------------------
 
@@ -67,6 +74,7 @@ class MqttSubscriber:
 
     def release(self) -> None:
         """The connection ends: what was sent and is not acknowledged does not count as tried."""
+        self._outgoing.keep_shared()
         for number, subscription in self._by_number.items():
             if subscription.limited:
                 self._peer.ask(FrameType.UNSUBSCRIBE, {"subscription": number, "release": True}, lambda _: None)
@@ -80,7 +88,25 @@ class MqttSubscriber:
 
     # --- SUBSCRIBE and UNSUBSCRIBE --------------------------------------------------------------------------------
 
-    def subscribe(self, packet: SubscribePacket) -> None:
+    def take(self, packet: SubscribePacket | UnsubscribePacket) -> None:
+        """Packets that name the same filter are carried out one after the other."""
+        self._queue.append(packet)
+        self._take_queued()
+
+    def _take_queued(self) -> None:
+        if self._taking:  # by an answer that was there at once
+            return
+        self._taking = True
+        while self._queue and self._under_way.isdisjoint(_filters(self._queue[0])):
+            packet = self._queue.pop(0)
+            if isinstance(packet, SubscribePacket):
+                self._subscribe_all(packet)
+            else:
+                self._unsubscribe_all(packet)
+        self._taking = False
+
+    def _subscribe_all(self, packet: SubscribePacket) -> None:
+        self._under_way |= _filters(packet)
         reasons: list[int | None] = [None] * len(packet.topics)
         retained: list[MqttSubscription] = []
 
@@ -91,12 +117,18 @@ class MqttSubscriber:
                 if self._version != V5:
                     done = tuple(one if one <= 2 else Reason.UNSPECIFIED for one in done)
                 self._then_kept(partial(self._subscribed, packet.packet_id, done, retained))
+                self._under_way -= _filters(packet)
+                self._take_queued()
 
+        last = {topic.filter: place for place, topic in enumerate(packet.topics)}
         for place, topic in enumerate(packet.topics):
             try:
                 wanted = self._plan(topic, packet)
             except MqttError as error:
                 answered(place, error.mqtt_reason)
+                continue
+            if place != last[topic.filter]:  # replaced by a later one of the packet [MQTT-3.8.4-3]
+                answered(place, topic.qos)
                 continue
             new = wanted.filter not in self._record.subscriptions
             if not wanted.shared and (topic.retain_handling == 0 or (topic.retain_handling == 1 and new)):
@@ -210,7 +242,7 @@ class MqttSubscriber:
             self._end(before)
         return wanted.qos
 
-    def unsubscribe(self, packet: UnsubscribePacket) -> None:
+    def _unsubscribe_all(self, packet: UnsubscribePacket) -> None:
         reasons = []
         for filter in packet.filters:
             subscription = self._record.subscriptions.pop(filter, None)
@@ -257,7 +289,7 @@ class MqttSubscriber:
                 properties[Property.SUBSCRIPTION_ID] = [subscription.identifier]
         retain = retained or (subscription.retain_as_published and is_retained(message))
         packet = PublishPacket(to_topic(message.destination.name), message.body, qos, retain, properties=properties)
-        return OutgoingMessage(subscription, 0, 0, qos, bytes(message.id), packet)
+        return OutgoingMessage(subscription, 0, 0, qos, bytes(message.id), packet, message.expiration_ms)
 
     def _hidden(self, subscription: MqttSubscription, topic: str) -> bool:
         return topic[0] == "$" and subscription.patterns[0][0] in "*>"  # [MQTT-4.7.2-1]

@@ -66,6 +66,9 @@ class FrameType(IntEnum):
     KEEP = 0x34
     RECALL = 0x35
     LINGER = 0x36
+    CREATE = 0x37
+    DELETE = 0x38
+    DISCONNECT = 0x39
 
 
 class RawFrame(NamedTuple):

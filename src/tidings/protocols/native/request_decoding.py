@@ -19,7 +19,10 @@ from tidings.node.requests import (
     Begin,
     Browse,
     Commit,
+    CreateQueue,
+    DeleteQueue,
     Drain,
+    EndConnection,
     FindMessages,
     Forget,
     Identify,
@@ -115,15 +118,21 @@ def decode_request(frame: FrameType, fields: dict[str, Value], session: int) -> 
                 return Unadvertise(receipt, number)
             return Advertise(receipt, number, field(fields, "destination", str), field(fields, "selector", str))
         case _:
-            return _queue_request(frame, fields, receipt)
+            return _administration(frame, fields, receipt)
 
 
-def _queue_request(frame: FrameType, fields: dict[str, Value], receipt: int) -> Request:
+def _administration(frame: FrameType, fields: dict[str, Value], receipt: int) -> Request:
+    if frame is FrameType.DISCONNECT:
+        return EndConnection(receipt, unsigned(fields, "connection"))
     queue = field(fields, "queue", str)
     if frame is FrameType.BROWSE:
         after = BacklogPosition(unsigned(fields, "seq", 63), min(unsigned(fields, "priority"), PRIORITIES - 1))
         selector, number = field(fields, "selector", str), unsigned(fields, "subscription")
         return Browse(receipt, number, queue, selector, after, unsigned(fields, "count"))
+    if frame is FrameType.CREATE:
+        return CreateQueue(receipt, queue)
+    if frame is FrameType.DELETE:
+        return DeleteQueue(receipt, queue, field(fields, "force", bool))
     tags = decode_tags(field(fields, "tags", bytes))
     if frame is FrameType.MOVE:
         return Move(receipt, queue, field(fields, "target", str), tags)

@@ -18,6 +18,7 @@ from tidings.node.requests import (
     Credit,
     DeleteQueue,
     Drain,
+    EndConnection,
     FindMessages,
     Forget,
     Identify,
@@ -80,7 +81,7 @@ def encode_request(request: Request) -> bytes:
         record: dict[str, Value] = {"receipt": request.receipt, "name": request.name}
         record |= {"value": request.value} if request.value else {}
         return control(FrameType.KEEP, record, session=request.session)
-    if isinstance(request, Leave | CreateQueue | DeleteQueue):
+    if isinstance(request, Leave):
         raise UsageError("E_REQUEST_FORM", f"native frames cannot ask for {request}")
     type, fields = _plain(request)
     return control(type, {"receipt": request.receipt, **fields})
@@ -94,7 +95,7 @@ def _commit(asked: Commit) -> bytes:
 
 
 TypeRequest: TypeAlias = AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType
-QueueRequest: TypeAlias = Browse | Purge | Move
+QueueRequest: TypeAlias = Browse | Purge | Move | CreateQueue | DeleteQueue | EndConnection
 PlainRecordRequest: TypeAlias = Recall | Linger
 RetainedRequest: TypeAlias = Retain | ReadRetained | Release
 SubscriptionRequest: TypeAlias = Unsubscribe | Forget | Drain | Advertise | Unadvertise
@@ -114,7 +115,7 @@ def _plain(
     match request:
         case Unsubscribe() | Forget() | Drain() | Advertise() | Unadvertise():
             return _of_subscription(request)
-        case Browse() | Purge() | Move():
+        case Browse() | Purge() | Move() | CreateQueue() | DeleteQueue() | EndConnection():
             return _of_queue(request)
         case Retain() | ReadRetained() | Release():
             return _retained(request)
@@ -170,6 +171,12 @@ def _of_queue(request: QueueRequest) -> Form:
             return FrameType.PURGE, {"queue": queue, "tags": encode_tags(tags)}
         case Move(_, queue, target, tags):
             return FrameType.MOVE, {"queue": queue, "target": target, "tags": encode_tags(tags)}
+        case CreateQueue(_, queue):
+            return FrameType.CREATE, {"queue": queue}
+        case DeleteQueue(_, queue, force):
+            return FrameType.DELETE, {"queue": queue, "force": force}
+        case EndConnection(_, connection):
+            return FrameType.DISCONNECT, {"connection": connection}
         case _:
             assert_never(request)
 

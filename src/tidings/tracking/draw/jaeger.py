@@ -6,7 +6,7 @@ microsecond, the shortest that viewers show. The trace id is the message id, or 
 that several messages have.
 
 >>> from tidings.model.message_id import MessageId
->>> from tidings.tracking.recording.recorder import Statement
+>>> from tidings.tracking.trace_answer import Statement
 >>> hops = (Hop(1, None, 0.0), Hop(2, 1, 0.0, (Statement("audit", 0.0),)))
 >>> (trace,) = to_jaeger([Path(MessageId(7, 1, 1000), True, hops, (), {}, (), 2, 2, entered=(1,))])["data"]
 >>> [(span["operationName"], len(span["references"])) for span in trace["spans"]]
@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 from tidings.model.message_id import MessageId
 from tidings.tracking.draw.text import notes, printable
+from tidings.tracking.moments import Span
 from tidings.tracking.query.path import Hop, Path
-from tidings.tracking.recording.history import Span
 
 DURATION_US = 1
 Tag: TypeAlias = float | bool | str

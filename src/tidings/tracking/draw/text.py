@@ -1,7 +1,7 @@
 """Pictures of a reconstructed path: a tree for terminals, DOT for graphviz.
 
 >>> from tidings.model.message_id import MessageId
->>> from tidings.tracking.recording.recorder import Statement
+>>> from tidings.tracking.trace_answer import Statement
 >>> hops = (Hop(1, None, 8e-6), Hop(2, 1, 8e-6, (Statement("audit", 3e-6),)), Hop(3, 1, 8e-6, suspect=True))
 >>> path = Path(MessageId(7, 1, 1000), True, hops, (), {4: "no route"}, (), asked=4, filters=5)
 >>> print(to_text(path))
@@ -13,10 +13,9 @@ broker 1 (origin, 8e-06)
 not asked: broker 4 (no route)
 """
 
-from tidings.tracking.moments import utc
+from tidings.tracking.moments import Span, utc
 from tidings.tracking.query.path import BrokerReason, Hop, Path
-from tidings.tracking.recording.history import Span
-from tidings.tracking.recording.recorder import Statement
+from tidings.tracking.trace_answer import Statement
 
 REASONS = {
     "delivered": "it was delivered",

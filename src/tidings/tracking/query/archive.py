@@ -8,9 +8,11 @@ broker's reads segments (`tidings.segments.tracking`). Both are held to the same
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from tidings.tracking.moments import Span
 from tidings.tracking.query.time_index import TimeIndex
-from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, Span, newest
-from tidings.tracking.recording.key_notes import KeyAnswer, KeyBatch, KeyQuery, answered, encode_keys, find_key
+from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, newest
+from tidings.tracking.recording.key_notes import KeyBatch, answered, encode_keys, find_key
+from tidings.tracking.trace_answer import KeyAnswer, KeyQuery
 
 T = TypeVar("T")
 Times: TypeAlias = Sequence[int]

@@ -13,9 +13,9 @@ from typing import TypeAlias
 from tidings.errors import CodecError
 from tidings.model.message_id import SIZE, MessageId
 from tidings.model.reader import Reader, put_varint
-from tidings.tracking.recording.history import Span
+from tidings.tracking.moments import Span
 from tidings.tracking.recording.losses import TraceReason
-from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
+from tidings.tracking.trace_answer import Statement, TraceAnswer, TraceVerdict
 
 QUESTION, ANSWER = 1, 2
 NAME_BYTES_MAX = 4096

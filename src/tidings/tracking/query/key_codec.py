@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tidings.errors import CodecError, UsageError
 from tidings.model.message_id import SIZE, MessageId
 from tidings.model.reader import Reader, put_varint
-from tidings.tracking.recording.key_notes import KeyAnswer, KeyQuery
+from tidings.tracking.trace_answer import KeyAnswer, KeyQuery
 
 QUESTION, ANSWER = 6, 7
 NAME_BYTES_MAX, HASHES_MAX = 4096, 8

@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from tidings.errors import RemoteProtocolError
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
+from tidings.tracking.moments import Span
 from tidings.tracking.query.dominators import dominators, is_behind
-from tidings.tracking.recording.history import Span
 from tidings.tracking.recording.losses import TraceReason
-from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
+from tidings.tracking.trace_answer import Statement, TraceAnswer, TraceVerdict
 
 NOWHERE = -1  # before the brokers where a message entered
 

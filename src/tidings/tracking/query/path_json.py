@@ -10,10 +10,10 @@ from typing import Any
 
 from tidings.errors import CodecError, UsageError
 from tidings.model.message_id import MessageId
+from tidings.tracking.moments import Span
 from tidings.tracking.query.path import BrokerReason, Hop, Path
-from tidings.tracking.recording.history import Span
 from tidings.tracking.recording.losses import TraceReason
-from tidings.tracking.recording.recorder import Statement
+from tidings.tracking.trace_answer import Statement
 
 
 def to_json(path: Path) -> str:

@@ -19,14 +19,8 @@ import numpy as np
 
 from tidings.kernel.bloom import BloomFilter
 from tidings.kernel.exact_lists import RunIds
-from tidings.tracking.recording.history import (
-    BloomSettings,
-    FilterEncoding,
-    HistoryEntry,
-    Key,
-    Span,
-    newest,
-)
+from tidings.tracking.moments import Span
+from tidings.tracking.recording.history import BloomSettings, FilterEncoding, HistoryEntry, Key, newest
 from tidings.tracking.recording.log_codec import decode_ids, encode_ids
 
 USUAL = BloomSettings()

@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
-from typing import Protocol, TypeAlias, assert_never
+from typing import Protocol, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +39,8 @@ from tidings.kernel.bloom import ID_BYTES, BloomFilter, check_shape, false_posit
 from tidings.kernel.exact_lists import LineFilter, RunIds
 from tidings.kernel.hash64 import mix64
 from tidings.tracking.ids import IdArray, Ids, as_ids, id_times
+from tidings.tracking.moments import Span
 from tidings.tracking.recording.log_codec import decode_ids, encode_ids
-
-Span: TypeAlias = tuple[int, int]
 
 DOUBLINGS_MAX = 16
 UNKNOWN_ORIGIN = 0  # under which ids are kept that name a broker which is not known

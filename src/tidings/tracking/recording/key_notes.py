@@ -31,6 +31,7 @@ from tidings.kernel.hash64 import hash64
 from tidings.model.message_id import SIZE, MessageId
 from tidings.model.values import Untyped, Value, reading
 from tidings.tracking.ids import IdArray, as_ids, id_times
+from tidings.tracking.trace_answer import KeyAnswer, KeyQuery
 
 TRACE_CONTEXT = "traceparent"  # https://www.w3.org/TR/trace-context/: version-traceid-parent-flags
 NAMES_MAX = 64
@@ -50,29 +51,6 @@ class KeyBatch:
     name: str
     hashes: bytes
     ids: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class KeyQuery:
-    """Asks for messages with this value of an attribute, of a span of time. Text is looked for as what it reads as
-    too, so that `4711` finds the number and the text."""
-
-    name: str
-    hashes: tuple[int, ...]
-    first_ms: int = 0
-    last_ms: int = 2**48 - 1
-    count: int = 100  # of messages at most, the newest
-
-
-@dataclass(frozen=True, slots=True)
-class KeyAnswer:
-    """A broker's knowledge: messages that were published there, oldest first."""
-
-    broker: int
-    messages: tuple[MessageId, ...] = ()
-    more: bool = False  # older ones that `count` left out
-    since_ms: int = 0  # of older messages some may be missing
-    recorded: bool = True  # False: this broker does not record the attribute
 
 
 def key_hash(name: str, value: Value) -> int:

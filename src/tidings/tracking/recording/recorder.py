@@ -12,21 +12,21 @@ store is a *gap*, about which its successor says "unknown" where otherwise it co
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import TypeAlias
 
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
 from tidings.tracking.ids import Ids
-from tidings.tracking.moments import utc
+from tidings.tracking.moments import Span, utc
 from tidings.tracking.plan.limits import BETWEEN_BROKERS_MS
 from tidings.tracking.query.archive import Archive, KeyArchive, RecordArchive
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind, AttachmentMap
-from tidings.tracking.recording.history import UNKNOWN_ORIGIN, HistoryEntry, HistoryKind, Key, Span, efpp
-from tidings.tracking.recording.key_notes import KeyAnswer, KeyBatch, KeyQuery
+from tidings.tracking.recording.history import UNKNOWN_ORIGIN, HistoryEntry, HistoryKind, Key, efpp
+from tidings.tracking.recording.key_notes import KeyBatch
 from tidings.tracking.recording.losses import LOSS_DETAILS, LossCause, TraceReason, loss_peer
 from tidings.tracking.recording.recorder_backend import Current, KernelBackend, PlainBackend, RecorderBackend
 from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, RunStrategy, Strategy
+from tidings.tracking.trace_answer import KeyAnswer, KeyQuery, Statement, TraceAnswer, TraceVerdict
 
 TIME_MAX_MS = 2**48
 SPANS_SHOWN = 3
@@ -101,40 +101,6 @@ class TrackingSettings:
             raise UsageError("E_TRACKING_TIME", "T_p must be at least 1 ms, and a skew must not be negative")
         if self.attachments_max is not None and self.attachments_max < 1:
             raise UsageError("E_TRACKING_ATTACHMENTS", "attachments_max must be at least 1")
-
-
-class TraceVerdict(Enum):
-    HELD = "held"  # it passed here, unless this is a false positive
-    ABSENT = "absent"  # it certainly did not
-    UNKNOWN = "unknown"  # the records of that time are lost or gone
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """States that a subscriber got the message; `probability` is that of a false positive."""
-
-    peer: str
-    probability: float
-    between: Span | None = field(default=None, compare=False)  # when, by the broker's clock, as far as records tell
-
-
-@dataclass(frozen=True, slots=True)
-class TraceAnswer:
-    """A broker's knowledge about one message."""
-
-    broker: int
-    verdict: TraceVerdict
-    probability: float = 0.0  # of claiming a message that did not pass
-    neighbours: tuple[int, ...] = ()  # since the time of the message
-    forwarded: tuple[int, ...] | None = None  # to these neighbours at most; None: not recorded
-    subscribers: tuple[Statement, ...] = ()
-    filters: int = 0  # how many were asked
-    incomplete: bool = False  # records of that time may be lost: a peer that is not named may have got it all the same
-    entered: bool = False  # it was published here, whatever broker its id names
-    publisher: str = ""  # of messages that name this broker: who their publisher was (`publishers`); empty: not known
-    reasons: tuple[TraceReason, ...] = ()  # about the subscriber that was asked about
-    moved: bool = False  # of messages that name this broker: perhaps sent again at another one (`may_have_moved`)
-    between: Span | None = field(default=None, compare=False)  # when it passed, by this broker's clock
 
 
 def keys_of(kind: HistoryKind, message: MessageId, peer: str = "") -> tuple[Key, ...]:

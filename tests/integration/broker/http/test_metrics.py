@@ -1,11 +1,14 @@
+import asyncio
 import json
 import re
 import time
 
+from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.http.metrics import MAILBOXES_MAX, SLOW_SECONDS, Metrics
 from tidings.client import connect
 from tidings.errors import StoreError
 from tidings.node.settings import NodeSettings
+from tidings.protocols.stomp.session import StompSession
 from tidings.testing.local_broker import local_broker, run
 
 SAMPLE = re.compile(r'tidings_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? -?[0-9.e+-]+')
@@ -34,6 +37,53 @@ def test_the_text_is_what_prometheus_reads() -> None:
             assert re.search(
                 r'^tidings_build_info\{version="[^"]+",python="3[^"]+",broker="tidings"\} 1$', page.body, re.MULTILINE
             )
+
+    run(check())
+
+
+def test_names_and_kinds_follow_the_conventions_of_prometheus() -> None:
+    """What `promtool check metrics` complains about."""
+
+    async def check() -> None:
+        async with local_broker() as here, connect(here.url) as client:
+            await client.publish("queue:a", wait=True)
+            body = Metrics(here.broker.view).metrics().body
+            kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", body, re.MULTILINE))
+            helped = dict(re.findall(r"^# HELP (\S+) (.+)$", body, re.MULTILINE))
+            assert kinds.keys() == helped.keys()
+            for name, kind in kinds.items():
+                assert name.endswith("_total") == (kind == "counter"), name
+                assert not re.search(r"_(count|sum|bucket|counter|gauge|info_total|milliseconds|kilobytes)$", name), (
+                    name
+                )
+                if kind == "histogram":
+                    bounds = re.findall(rf'^{name}_bucket{{le="([^"]+)"}} (\S+)$', body, re.MULTILINE)
+                    assert bounds[-1][0] == "+Inf"
+                    assert [float(count) for _, count in bounds] == sorted(float(count) for _, count in bounds)
+                    assert re.search(rf"^{name}_count {bounds[-1][1]}$", body, re.MULTILINE)
+            series = [line.rpartition(" ")[0] for line in body.splitlines() if not line.startswith("#")]
+            assert len(series) == len(set(series))
+
+    run(check())
+
+
+def test_messages_and_connections_are_counted_by_protocol() -> None:
+    async def check() -> None:
+        async with local_broker() as here, connect(here.url) as client:
+            taking = await client.subscribe("t")
+            port = await here.broker.listen(ListenerSettings(StompSession, "127.0.0.1", 0))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0SEND\ndestination:/topic/t\nreceipt:1\n\nhi\0")
+            assert b"RECEIPT" in (await reader.readuntil(b"receipt-id"))
+            await client.publish("t", wait=True)
+            for _ in range(2):
+                await taking.receive()
+            body = Metrics(here.broker.view).metrics().body
+            for protocol, received, delivered in (("native", 1, 2), ("stomp", 1, 0)):
+                assert f'tidings_protocol_connections{{protocol="{protocol}"}} 1' in body
+                assert f'tidings_protocol_messages_received_total{{protocol="{protocol}"}} {received}' in body
+                assert f'tidings_protocol_messages_delivered_total{{protocol="{protocol}"}} {delivered}' in body
+            writer.close()
 
     run(check())
 

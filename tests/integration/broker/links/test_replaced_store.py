@@ -53,7 +53,6 @@ async def _release(broker: Broker) -> int:
     control = BrokerControl(
         broker.view,
         lambda: broker.login.guard,
-        broker.end_client,
         nothing,
         nothing,
         membership,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.broker.management.test_api import Api, api, guard
+from hardening.support.management_api import Api, api, guard
 
 from tidings.broker.log_rate_limit import LINES_ALL_MAX, LINES_MAX, LogRateLimit
 from tidings.broker.security.audit import Audit, log, open_audit

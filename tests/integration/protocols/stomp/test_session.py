@@ -13,7 +13,6 @@ from tidings.broker.security.access import AccessRules
 from tidings.broker.security.passwords import Cost
 from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.security.users import Users, add
-from tidings.client import connect
 from tidings.node.limits import BrokerLimits
 from tidings.protocols.stomp.frames import StompVersion, encode
 from tidings.testing.local_broker import run
@@ -491,20 +490,5 @@ def test_random_bytes_disturb_nobody() -> None:
         while len(here.broker.clients.connections) > 1:
             await asyncio.sleep(0.01)
         assert here.broker.forwarder.held_bytes() < 1000
-
-    with_broker(check)
-
-
-def test_native_and_stomp_clients_share_what_they_subscribe_to() -> None:
-    async def check(here: Place) -> None:
-        async with connect(here.url) as native:
-            ticks = await native.subscribe("ticks.>", selector="price > 20")
-            raw = await here.client()
-            await raw.subscribe("/topic/ticks.>", selector="price > 20")
-            await raw.send("SEND", {"destination": "/topic/ticks.a", "price": "30"}, b"one")
-            await native.publish("ticks.b", {"price": 40}, body=b"two")
-            assert [(await anext(ticks)).body for _ in range(2)] == [b"one", b"two"]
-            got = [await raw.expect("MESSAGE") for _ in range(2)]
-            assert [(frame.body, frame.headers["price"]) for frame in got] == [(b"one", "30"), (b"two", "40")]
 
     with_broker(check)

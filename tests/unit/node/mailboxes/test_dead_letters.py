@@ -9,8 +9,10 @@ from tidings.kernel.codec import altered, decode_message, encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import PROPERTIES_MAX
 from tidings.node.mailboxes.dead_letters import EXPIRED
-from tidings.node.requests import Verdict
+from tidings.node.requests import Move, Verdict
 from tidings.node.settings import NodeSettings
+
+PERHAPS_SENT = 1  # flag of a PUBLISH frame
 
 
 def waiting(driver: NodeDriver, name: str) -> int:
@@ -88,3 +90,18 @@ def test_a_message_fuller_than_our_clients_make_them_becomes_a_dead_letter() -> 
     consumer.subscribe(2, "queue:dead-letters")
     (dead,) = consumer.receive()
     assert dead.message.properties == more
+
+
+def test_dead_letters_and_moved_messages_are_no_repetitions() -> None:
+    """A publisher that sends again what may have been lost, as after a new connection, has nothing to do with them."""
+    driver = NodeDriver(settings=NodeSettings(deliveries_max=1))
+    publisher, consumer = driver.connect(), driver.connect()
+    for queue, body in (("queue:rejected", b"1"), ("queue:moved", b"2"), ("queue:again", b"3")):
+        message = driver.message(queue, body)
+        publisher.publish(message)
+    publisher.publish(message, flags=PERHAPS_SENT)  # from now on, whatever comes from it may have been sent before
+    assert waiting(driver, "queue:again") == 1
+    consumer.subscribe(1, "queue:rejected")
+    consumer.ack(*consumer.receive(), verdict=Verdict.DEAD)
+    consumer.ask(Move(2, "queue:moved", "queue:elsewhere"))
+    assert [waiting(driver, name) for name in ("queue:dead-letters", "queue:elsewhere")] == [1, 1]

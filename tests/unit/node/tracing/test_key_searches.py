@@ -15,7 +15,7 @@ from tidings.node.tracing.key_searches import KeySearches
 from tidings.node.tracing.searches import SEARCHES_MAX
 from tidings.sim.broker import Everyone
 from tidings.tracking.query.key_codec import FoundMessages, KeyAnswered, KeyQuestion, decode, encode, from_json
-from tidings.tracking.recording.key_notes import KeyAnswer, KeyQuery
+from tidings.tracking.trace_answer import KeyAnswer, KeyQuery
 
 MS = 1_762_000_000_000
 numbers = st.integers(0, 2**48 - 1)

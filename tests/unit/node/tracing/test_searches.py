@@ -10,7 +10,7 @@ from tidings.node.clients.session import Connection
 from tidings.node.requests import Done, Failed, Trace
 from tidings.node.tracing.searches import PATIENCE_MS, Tracing
 from tidings.sim.broker import Everyone
-from tidings.tracking.recording.recorder import TraceAnswer, TraceVerdict
+from tidings.tracking.trace_answer import TraceAnswer, TraceVerdict
 
 MESSAGE = MessageId(7, 2, 1_762_000_000_000, 5)
 

@@ -60,7 +60,7 @@ headers = st.tuples(
     st.none() | st.booleans(),
     st.none() | st.integers(0, 9).map(uint),
 )
-names = texts | st.sampled_from(["price", "JMSXGroupID", "JMSFoo", "@topic", KEPT, "x" * 256])
+names = texts | st.sampled_from(["price", "Job", "JMSXGroupID", "JMSFoo", "@topic", KEPT, "x" * 256])
 bodies = st.one_of(
     st.binary(max_size=300).map(lambda one: (MessageSection.DATA, one)),
     texts.map(lambda one: (MessageSection.VALUE, one)),

@@ -155,6 +155,11 @@ def test_2_4_1_there_is_one_open() -> None:
     assert Peer(begins=False).fails(amqp_frame(OPEN, ["again", "host"])) == "amqp:connection:framing-error"
 
 
+def test_2_4_1_the_open_is_on_channel_0() -> None:
+    with pytest.raises(TidingsError, match="channel 1"):
+        Peer(first=on(1, amqp_frame(OPEN, ["peer", "host"])))
+
+
 def test_2_4_2_a_close_is_answered_with_a_close() -> None:
     peer = Peer()
     peer.say(amqp_frame(CLOSE, []))
@@ -317,6 +322,22 @@ def test_2_6_12_an_unsettled_map_is_answered_with_none() -> None:
     again = [uint(0), uint(0), b"tag", uint(0), False, False, None, None, True]
     peer.say(transfer(again, MESSAGE))
     assert peer.told()[-1] == FrameType.PUBLISH
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        [uint(0), uint(7), None, None, None, False],
+        [uint(0), None, b"other", None, None, False],
+        [uint(0), None, None, uint(1), None, False],
+        [uint(0), uint(1), b"1", uint(0), None, False],
+    ],
+    ids=["id", "tag", "format", "another message"],
+)
+def test_2_7_5_a_further_transfer_says_what_the_first_said(second: list[Any]) -> None:
+    peer = Peer(OUT, transfer([uint(0), uint(0), b"0", uint(0), False, True], TEXT[:2]))
+    peer.heard()
+    assert peer.fails(transfer(second, TEXT[2:])) == "amqp:decode-error"
 
 
 def test_2_6_14_a_message_of_several_transfers_is_one() -> None:

@@ -126,7 +126,9 @@ TOPICS = [
 ]
 topics = st.sampled_from(TOPICS)
 texts = st.sampled_from(["", "7", "x", "é", "true", "a\u0001"])
-names = st.sampled_from(["n", "m", "é", "JMSType", "JMSPriority", "JMSXRetain", "content-type", "", "@x", "n" * 300])
+names = st.sampled_from(
+    ["n", "m", "é", "Job", "JMSType", "JMSPriority", "JMSXRetain", "content-type", "", "@x", "n" * 300]
+)
 properties = st.fixed_dictionaries(
     {},
     optional={
@@ -158,7 +160,9 @@ messages = st.builds(
         st.just({}),
         st.just({"JMSXMqttQoS": 1}),
         st.dictionaries(
-            st.sampled_from(["n", "JMSXMqttQoS", "JMSXRetain", "JMSXMqttFormat", "content-type", "JMSXMqttUser", "m"]),
+            st.sampled_from(
+                ["n", "Job", "JMSXMqttQoS", "JMSXRetain", "JMSXMqttFormat", "content-type", "JMSXMqttUser", "m"]
+            ),
             values,
             max_size=3,
         ),

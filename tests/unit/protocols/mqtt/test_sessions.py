@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hardening.support.mqtt_driver import MqttBroker, MqttClientModel
+from hardening.support.mqtt_driver import MqttBroker, MqttClientModel, client, payloads, subscriber
 
 from tidings.protocols.mqtt.packets import V4, V5, Disconnect, PublishAnswer, PublishPacket, UnsubscribePacket, Will
 from tidings.protocols.mqtt.properties import PacketType, Property
@@ -15,26 +15,6 @@ SECOND = 1000
 def present(of: MqttClientModel) -> bool | None:
     """Whether the broker said that it had the session."""
     return of.present
-
-
-def client(broker: MqttBroker, id: str, **fields: Any) -> MqttClientModel:
-    made = MqttClientModel(broker, id, **fields)
-    made.connect()
-    made.settle()
-    return made
-
-
-def subscriber(
-    broker: MqttBroker, id: str = "reader", filter: str = "t/#", qos: int = 2, **fields: Any
-) -> MqttClientModel:
-    made = client(broker, id, **fields)
-    made.subscribe(filter, qos)
-    made.settle()
-    return made
-
-
-def payloads(packets: list[PublishPacket]) -> list[bytes]:
-    return [one.payload for one in packets]
 
 
 # --- crashes ------------------------------------------------------------------------------------------------------
@@ -303,66 +283,6 @@ def test_exclusive_is_for_shared_subscriptions() -> None:
     reader.subscribe("t", 1, properties={Property.USER: [("exclusive", "true")]})
     reader.settle()
     assert [one for one in broker.node.mailbox_service.mailboxes.by_name if one.startswith("durable:")] == []
-
-
-# --- retained messages --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("crash", [False, True])
-def test_retained_messages_come_to_new_subscriptions(crash: bool) -> None:
-    """[MQTT-3.3.1-5] to [MQTT-3.3.1-13], [MQTT-4.8.2]: not to shared ones."""
-    broker = MqttBroker()
-    writer = client(broker, "writer")
-    for qos, topic in enumerate(("a", "a/b", "a/c")):
-        writer.publish(topic, b"old", qos, retain=True)
-        writer.publish(topic, topic.encode(), qos, retain=True)
-    writer.publish("a/c", b"", 1, retain=True)
-    writer.publish("$x", b"", 0, retain=False)
-    writer.settle()
-    if crash:
-        broker.crash()
-        broker.tick()
-    reader = client(broker, "reader")
-    for handling, wanted in ((0, {b"a", b"a/b"}), (0, {b"a", b"a/b"}), (1, set()), (2, set())):
-        reader.subscribe("a/#", 2, retain_handling=handling)
-        got = reader.take()
-        assert set(payloads(got)) == wanted
-        assert {one.qos for one in got} <= {0, 1}
-        assert all(one.retain for one in got)
-    reader.subscribe("a/+", 1, retain_handling=1)
-    assert payloads(reader.take()) == [b"a/b"]
-    reader.subscribe("$share/g/a/#", 1)
-    assert reader.take() == []
-
-
-def test_retain_as_published() -> None:
-    """[MQTT-3.3.1-12], [MQTT-3.3.1-13]."""
-    broker = MqttBroker()
-    keeps, clears, writer = client(broker, "keeps"), client(broker, "clears"), client(broker, "writer")
-    keeps.subscribe("a", 1, retain_as_published=True)
-    clears.subscribe("a", 1)
-    for one in (keeps, clears):
-        one.settle()
-    writer.publish("a", b"1", 1, retain=True)
-    writer.publish("a", b"2", 1)
-    writer.settle()
-    assert [one.retain for one in keeps.take()] == [True, False]
-    got = clears.take()
-    assert [one.retain for one in got] == [False, False]
-    assert not any(Property.USER in one.properties for one in got)
-
-
-def test_many_retained_messages_under_flow_control() -> None:
-    broker = MqttBroker()
-    writer = client(broker, "writer")
-    for number in range(200):
-        writer.publish(f"many/{number}", b"%d" % number, 1, retain=True)
-        if number % 10 == 0:
-            writer.settle()
-    writer.settle()
-    reader = client(broker, "reader", properties={Property.SESSION_EXPIRY: 60, Property.RECEIVE_MAXIMUM: 3})
-    reader.subscribe("many/+", 1)
-    assert sorted(map(int, payloads(reader.take()))) == list(range(200))
 
 
 # --- wills --------------------------------------------------------------------------------------------------------

@@ -120,12 +120,15 @@ def ack(type: PacketType, id: int = 7, reason: int = 0) -> PublishAnswer:
 
 OK5 = [("CONNACK", False, 0)]
 MALFORMED, PROTOCOL = [("DISCONNECT", 0x81), END], [("DISCONNECT", 0x82), END]
+REFUSED = [("CONNACK", False, 0x81), END]
 CLOSED: list[Any] = [END]
 ROWS: list[tuple[str, int, list[Packet | bytes], list[Any]]] = [
     # 1.5 data representation
     ("MQTT-1.5.4-1", V5, [bytes.fromhex("300500 03eda080".replace(" ", ""))], MALFORMED),
     ("MQTT-1.5.4-2", V5, [bytes.fromhex("30050003610062")], MALFORMED),
     ("MQTT-1.5.5-1", V5, [bytes.fromhex("32080001610007800078")], MALFORMED),
+    ("MQTT-1.5.4-3", V5, [pub(1, topic="\ufeffa")], [("PUBACK", 7, 0)]),
+    ("MQTT-1.5.7-1", V5, [pub(0, properties={P.USER: [("a", "x\0")]})], MALFORMED),
     # 2 packet format
     ("MQTT-2.1.3-1", V5, [bytes.fromhex("8006000500000161")], MALFORMED),
     ("MQTT-2.1.3-1", V5, [bytes.fromhex("6003000700")], MALFORMED),
@@ -134,6 +137,9 @@ ROWS: list[tuple[str, int, list[Packet | bytes], list[Any]]] = [
     ("MQTT-2.2.1-6", V5, [sub()], [("SUBACK", 5, (1,))]),
     ("MQTT-2.2.1-6", V5, [UnsubscribePacket(6, ("a",))], [("UNSUBACK", 6, (0x11,))]),
     ("MQTT-2.2.2-1", V5, [bytes.fromhex("3004000161") + b"\0"], []),
+    ("MQTT-3.8.1-1", V5, [bytes.fromhex("8007000500000161 00")], MALFORMED),
+    ("MQTT-3.10.1-1", V5, [bytes.fromhex("a0060006000001 61")], MALFORMED),
+    ("MQTT-3.6.1-1", V5, [bytes.fromhex("60020007")], MALFORMED),
     # 3.1 CONNECT
     ("MQTT-3.1.0-1", V5, [b"\xc0\0"], CLOSED),
     ("MQTT-3.1.0-2", V5, [connect(), connect()], [*OK5, *PROTOCOL]),
@@ -162,17 +168,56 @@ ROWS: list[tuple[str, int, list[Packet | bytes], list[Any]]] = [
     ("MQTT-3.1.2-12", V4, [bytes.fromhex("100c00044d515454041e000000 00".replace(" ", ""))], CLOSED),
     ("MQTT-3.1.2-13", V4, [bytes.fromhex("100c00044d5154540422000000 00".replace(" ", ""))], CLOSED),
     ("3.1.1 MQTT-3.1.2-22", V4, [bytes.fromhex("100f00044d5154540442000000000001 78".replace(" ", ""))], CLOSED),
-    ("MQTT-3.1.2-21", V5, [connect(properties={P.RECEIVE_MAXIMUM: 0})], CLOSED),
-    ("MQTT-3.1.2-24", V5, [connect(properties={P.MAXIMUM_PACKET: 0})], CLOSED),
+    ("3.1.2.11.3 receive maximum 0", V5, [connect(properties={P.RECEIVE_MAXIMUM: 0})], [("CONNACK", False, 0x82), END]),
+    (
+        "3.1.2.11.4 maximum packet size 0",
+        V5,
+        [connect(properties={P.MAXIMUM_PACKET: 0})],
+        [("CONNACK", False, 0x82), END],
+    ),
+    ("MQTT-3.1.2-24", V5, [connect(properties={P.MAXIMUM_PACKET: 10})], [("CONNACK", False, 0x95), END]),
+    ("MQTT-3.1.2-24", V5, [connect(properties={P.MAXIMUM_PACKET: 4})], CLOSED),
+    (
+        "MQTT-3.1.2-24",
+        V5,
+        [connect(properties={P.MAXIMUM_PACKET: 20}), SubscribePacket(5, (TopicRequest("a"),) * 30)],
+        [*OK5, ("DISCONNECT", 0x95), END],
+    ),
+    ("MQTT-3.4.2-2", V5, [connect(properties={P.MAXIMUM_PACKET: 20}), pub(1, topic="$x")], [*OK5, ("PUBACK", 7, 0x90)]),
     ("MQTT-3.1.3-6", V5, [connect(client_id="")], OK5),
     ("3.1.1 MQTT-3.1.3-8", V4, [connect(V4, "", clean=False)], [("CONNACK", False, 2), END]),
     ("MQTT-3.1.3-5", V5, [connect(client_id="0123456789abcdefABCDEFG")], OK5),
     ("MQTT-3.1.3-8", V5, [connect(client_id="a\tb")], [("CONNACK", False, 0x85), END]),
-    ("MQTT-3.1.3-11", V5, [connect(will=Will("a/#", b""))], CLOSED),
-    ("MQTT-3.1.4-1", V5, [connect().__class__(V5, "x", True, properties={P.AUTHENTICATION_DATA: b""})], CLOSED),
+    ("MQTT-3.1.3-11", V5, [connect(will=Will("a/#", b""))], [("CONNACK", False, 0x90), END]),
+    (
+        "3.1.3.2.3 payload format of a will",
+        V5,
+        [connect(will=Will("a", b"\xff", properties={P.PAYLOAD_FORMAT: 1}))],
+        [("CONNACK", False, 0x99), END],
+    ),
+    ("MQTT-3.1.4-1", V5, [connect(properties={P.AUTHENTICATION_DATA: b""})], [("CONNACK", False, 0x82), END]),
+    (
+        "MQTT-3.1.2-3",
+        V5,
+        [bytes.fromhex("100d00044d515454050300000000 00".replace(" ", ""))],
+        [("CONNACK", False, 0x81), END],
+    ),
     ("MQTT-3.1.2-15", V5, [connect(will=Will("a", b"", 0, True))], OK5),
     ("MQTT-4.12.0-1", V5, [connect(properties={P.AUTHENTICATION_METHOD: "x"})], [("CONNACK", False, 0x8C), END]),
     ("3.1.1 MQTT-3.1.2-4", V4, [connect(V4, clean=False)], OK5),
+    ("MQTT-3.1.2-17", V5, [bytes.fromhex("100e00044d51545405820000000001 78")], REFUSED),
+    ("MQTT-3.1.2-19", V5, [bytes.fromhex("100e00044d51545405420000000001 78")], REFUSED),
+    ("MQTT-3.1.2-16", V5, [bytes.fromhex("101100044d5154540502000000000178 000179")], REFUSED),
+    ("MQTT-3.1.3-3", V5, [bytes.fromhex("100b00044d51545405020000 00")], REFUSED),
+    ("MQTT-3.1.3-4", V5, [bytes.fromhex("100e00044d51545405020000000001ff")], REFUSED),
+    ("MQTT-3.1.3-11", V5, [bytes.fromhex("101400044d51545405060000000001 78000001ff0000")], REFUSED),
+    ("MQTT-3.1.3-12", V5, [bytes.fromhex("101100044d51545405820000000001 780001ff")], REFUSED),
+    ("3.1.1 MQTT-3.1.3-11", V4, [bytes.fromhex("101000044d515454048200000001 780001ff")], CLOSED),
+    ("3.1.1 MQTT-3.1.4-1", V4, [bytes.fromhex("100b00044d5154540402000000")], CLOSED),
+    ("MQTT-3.1.2-18", V5, [bytes.fromhex("101400044d515454058200000000017800 01790001 7a")], REFUSED),
+    ("MQTT-3.1.3-7", V5, [connect(client_id="", clean=False)], OK5),
+    ("MQTT-3.1.4-2", V5, [connect(will=Will("$x", b""))], [("CONNACK", False, 0x90), END]),
+    ("MQTT-3.1.4-5", V5, [connect()], OK5),
     # 3.3 PUBLISH
     ("MQTT-3.3.1-2", V5, [bytes.fromhex("380400016100")], MALFORMED),
     ("MQTT-3.3.1-4", V5, [bytes.fromhex("360600016100070078"[:16])], MALFORMED),
@@ -210,12 +255,19 @@ ROWS: list[tuple[str, int, list[Packet | bytes], list[Any]]] = [
     ("3.7.2.1 unknown id", V5, [ack(T.PUBREL, 99)], [("PUBCOMP", 99, 0x92)]),
     ("3.6.2.1 unknown id", V5, [ack(T.PUBREC, 99)], [("PUBREL", 99, 0x92)]),
     ("MQTT-3.4.2-1", V5, [bytes.fromhex("4003000755")], PROTOCOL),
+    ("3.4.2.1 packet id in use", V5, [pub(2), pub(1)], [("PUBREC", 7, 0), ("PUBACK", 7, 0x91)]),
+    ("3.4.2.1 packet id in use in 3.1.1", V4, [pub(2), pub(1)], [("PUBREC", 7, 0), END]),
     (
         "MQTT-4.9.0-2",
         V5,
         [pub(2, one) for one in range(1, 1002)],
         [*[("PUBREC", one, 0) for one in range(1, 1001)], ("DISCONNECT", 0x93), END],
     ),
+    ("MQTT-4.3.2-5", V5, [pub(1), pub(1, dup=True)], [("PUBACK", 7, 0), ("PUBACK", 7, 0)]),
+    ("MQTT-4.3.3-9", V5, [pub(2, topic="$x"), pub(2)], [("PUBREC", 7, 0x90), ("PUBREC", 7, 0)]),
+    ("MQTT-3.5.2-1", V5, [ack(T.PUBREC, 7, 0x55)], PROTOCOL),
+    ("MQTT-3.6.2-1", V5, [ack(T.PUBREL, 7, 0x80)], PROTOCOL),
+    ("MQTT-3.7.2-1", V5, [ack(T.PUBCOMP, 7, 0x80)], PROTOCOL),
     # 3.8 to 3.11: subscriptions
     ("MQTT-3.8.3-2", V5, [bytes.fromhex("8203000500")], PROTOCOL),
     ("MQTT-3.8.3-4", V5, [SubscribePacket(5, (TopicRequest("$share/g/a", no_local=True),))], PROTOCOL),
@@ -244,10 +296,21 @@ ROWS: list[tuple[str, int, list[Packet | bytes], list[Any]]] = [
     ("MQTT-4.7.3-1", V5, [sub("")], [("DISCONNECT", 0x8F), END]),
     ("MQTT-4.8.2-1", V5, [sub("$share//a")], [("DISCONNECT", 0x8F), END]),
     ("MQTT-4.8.2-2", V5, [sub("$share/g+/a")], [("DISCONNECT", 0x8F), END]),
+    ("MQTT-3.8.3-1", V5, [bytes.fromhex("82070005000001ff00")], MALFORMED),
+    ("MQTT-3.10.3-1", V5, [bytes.fromhex("a2060006000001ff")], MALFORMED),
+    (
+        "MQTT-3.10.4-6",
+        V5,
+        [sub("a"), sub("b"), UnsubscribePacket(6, ("b", "x", "a"))],
+        [("SUBACK", 5, (1,)), ("SUBACK", 5, (1,)), ("UNSUBACK", 6, (0, 0x11, 0))],
+    ),
     # 3.12 to 3.15
     ("MQTT-3.12.4-1", V5, [PingRequest()], [PingResponse()]),
     ("MQTT-3.14.0-1", V5, [Disconnect()], CLOSED),
     ("MQTT-3.14.1-1", V5, [b"\xe1\0"], MALFORMED),
+    ("MQTT-3.14.2-1", V5, [Disconnect(5)], PROTOCOL),
+    ("MQTT-3.15.1-1", V5, [b"\xf1\0"], MALFORMED),
+    ("MQTT-3.15.2-1", V5, [b"\xf0\x02\x55\0"], PROTOCOL),
     ("3.14.2.2.2 session expiry", V5, [Disconnect(0, {P.SESSION_EXPIRY: 9})], PROTOCOL),
     ("3.15 AUTH unasked", V5, [b"\xf0\0"], PROTOCOL),
     ("3.1.1 type 15", V4, [b"\xf0\0"], CLOSED),
@@ -300,6 +363,23 @@ def test_what_stands_before_an_error_is_done() -> None:
     assert [type for type, *_ in frames] == [FrameType.PUBLISH]
 
 
+def test_nothing_after_a_refused_connect_is_done() -> None:
+    """[MQTT-3.1.4-6], [MQTT-3.2.0-2]."""
+    talk = Dialogue()
+    refused = connect(properties={P.AUTHENTICATION_METHOD: "x"})
+    assert talk.send(encode(refused, V5) + encode(pub(1), V5)) == [("CONNACK", False, 0x8C), END]
+    assert talk.send(encode(connect(), V5)) == []
+    assert [type for type, _ in talk.broker.frames if type == FrameType.PUBLISH] == []
+
+
+def test_nothing_after_disconnect_is_done() -> None:
+    """[MQTT-3.14.4-1], [MQTT-3.14.4-2]."""
+    talk = Dialogue()
+    talk.send(encode(connect(), V5))
+    assert talk.send(encode(Disconnect(), V5) + encode(pub(1), V5)) == CLOSED
+    assert [type for type, _ in talk.broker.frames if type == FrameType.PUBLISH] == []
+
+
 def test_bytes_before_the_login_are_bounded() -> None:
     talk = Dialogue()
     assert talk.send(b"\x10\x80\x80\x04") == CLOSED
@@ -332,9 +412,41 @@ def test_a_client_that_wants_no_reasons_gets_none() -> None:
         assert (Property.REASON_STRING in answer.properties) == bool(wanted)
 
 
-@pytest.mark.parametrize(("reason", "left"), [(0, 0), (4, 1)])
+def test_what_is_sent_at_once_is_carried_out_in_order() -> None:
+    """[MQTT-3.8.4-3], [MQTT-3.10.4-1]: packets that name the same filter do not wait for each other's answers."""
+    talk = Dialogue()
+    talk.send(encode(connect(), V5))
+    packets = (sub("a"), sub("a", 0), UnsubscribePacket(6, ("a",)), UnsubscribePacket(7, ("a",)))
+    answers = [("SUBACK", 5, (1,)), ("SUBACK", 5, (0,)), ("UNSUBACK", 6, (0,)), ("UNSUBACK", 7, (0x11,))]
+    assert talk.send(b"".join(encode(one, V5) for one in packets)) == answers
+    twice = SubscribePacket(5, (TopicRequest("b", 1), TopicRequest("b", 0)))
+    assert talk.send(encode(twice, V5)) == [("SUBACK", 5, (1, 0))]
+    asked = [fields for type, fields in talk.broker.frames if type == FrameType.SUBSCRIBE]
+    assert [fields["destination"] for fields in asked].count("topic:b") == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "told", "kept_ms"), [(V5, 120, 60, 45_000), (V5, 60, None, 45_000), (V4, 120, None, 90_000)]
+)
+def test_the_broker_bounds_the_keep_alive(version: int, asked: int, told: int | None, kept_ms: int) -> None:
+    """[MQTT-3.2.2-21], [MQTT-3.2.2-22]: it says so; clients of 3.1.1 cannot be told."""
+    talk = Dialogue(version)
+    talk.session.receive(encode(connect(version, keep_alive=asked), version), 0)
+    while frames := talk.session.take_frames():
+        talk.session.frames(talk.broker.answer(frames), 0)
+    splitter = PacketSplitter(1 << 20)
+    splitter.feed(talk.session.take_output())
+    ((first, content),) = splitter.packets()
+    answer = decode(first, content, version)
+    assert isinstance(answer, Connack)
+    assert answer.properties.get(P.SERVER_KEEP_ALIVE) == told
+    hello = next(fields for type, fields in talk.broker.frames if type == FrameType.HELLO)
+    assert hello["heartbeat_ms"] == kept_ms
+
+
+@pytest.mark.parametrize(("reason", "left"), [(0, 0), (4, 1), (0x80, 1), (0x81, 1)])
 def test_the_will_goes_with_a_normal_disconnection_only(reason: int, left: int) -> None:
-    """[MQTT-3.14.4-3], [MQTT-3.1.2-10]."""
+    """[MQTT-3.14.4-3], [MQTT-3.1.2-8], [MQTT-3.1.2-10]."""
     talk = Dialogue()
     talk.send(encode(connect(will=Will("a", b"gone", 1)), V5))
     talk.send(encode(Disconnect(reason), V5))

@@ -3,7 +3,7 @@
 from tidings.model.message_id import MessageId
 from tidings.tracking.draw.jaeger import to_jaeger
 from tidings.tracking.query.path import Hop, Path
-from tidings.tracking.recording.recorder import Statement
+from tidings.tracking.trace_answer import Statement
 
 MESSAGE = MessageId(7, 1, 1_762_000_000_123)
 

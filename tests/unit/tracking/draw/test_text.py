@@ -14,7 +14,7 @@ from tidings.tracking.draw.text import to_dot, to_text
 from tidings.tracking.moments import utc
 from tidings.tracking.query.path import Hop, Path
 from tidings.tracking.query.path_json import to_dict
-from tidings.tracking.recording.recorder import Statement
+from tidings.tracking.trace_answer import Statement
 
 PATH = Path(
     MessageId(7, 1, 1_762_000_000_123),

@@ -7,7 +7,7 @@ from tidings.model.message_id import MessageId
 from tidings.tracking.query.codec import Answered, TraceQuestion, decode, encode
 from tidings.tracking.query.path import Hop, Path
 from tidings.tracking.query.path_json import from_json, to_json
-from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
+from tidings.tracking.trace_answer import Statement, TraceAnswer, TraceVerdict
 
 ROUTERS = st.lists(st.integers(0, 2**32 - 1), max_size=5).map(tuple)
 PROBABILITY = st.floats(0, 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidings.errors import RemoteProtocolError
 from tidings.model.message_id import MessageId
 from tidings.tracking.query.path import Path, PathSearch
-from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
+from tidings.tracking.trace_answer import Statement, TraceAnswer, TraceVerdict
 
 
 class Net:

@@ -14,15 +14,9 @@ from tidings.tracking.query.path_json import from_json, to_json
 from tidings.tracking.recording.attachments import AttachmentKind
 from tidings.tracking.recording.compact import compact
 from tidings.tracking.recording.history import BloomSettings
-from tidings.tracking.recording.recorder import (
-    Recorder,
-    Statement,
-    StoreEntries,
-    TraceAnswer,
-    TraceVerdict,
-    TrackingSettings,
-)
+from tidings.tracking.recording.recorder import Recorder, StoreEntries, TrackingSettings
 from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, RunStrategy, Strategy
+from tidings.tracking.trace_answer import Statement, TraceAnswer, TraceVerdict
 
 START_MS = 1_762_000_000_000
 STRATEGIES: list[Strategy] = [RunStrategy(), AsyncStrategy(), BloomStrategy(BloomSettings(50, 4096, 12))]

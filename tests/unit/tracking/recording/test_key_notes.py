@@ -15,7 +15,6 @@ from tidings.model.values import Untyped, Value
 from tidings.protocols.native.frames import encode_publish
 from tidings.tracking.recording.key_notes import (
     KeyBatch,
-    KeyQuery,
     answered,
     check_names,
     encode_keys,
@@ -24,6 +23,7 @@ from tidings.tracking.recording.key_notes import (
     key_hash,
     query_hashes,
 )
+from tidings.tracking.trace_answer import KeyQuery
 
 START_MS = 1_762_000_000_000
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -15,15 +15,9 @@ from tidings.tracking.plan.matching_set import TICK_MS, matching_set_max
 from tidings.tracking.query.archive import MemoryArchive
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.history import BloomSettings, HistoryKind, Key, Mode, matching_set
-from tidings.tracking.recording.recorder import (
-    Effect,
-    Recorder,
-    StoreAttachment,
-    StoreEntries,
-    TraceVerdict,
-    TrackingSettings,
-)
+from tidings.tracking.recording.recorder import Effect, Recorder, StoreAttachment, StoreEntries, TrackingSettings
 from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, Strategy
+from tidings.tracking.trace_answer import TraceVerdict
 
 SMALL = BloomSettings(capacity=20, bits=640, hashes=12, skew_ms=15, jitter_ms=12)
 

@@ -154,7 +154,7 @@ class AmqpConnection:
             return  # a sign of life
         performative, payload = read_performative(one.body)
         if isinstance(performative, AmqpOpen):
-            self._said_open(performative)
+            self._said_open(performative, one.channel)
         elif not self._remote_opened:
             raise RemoteProtocolError("E_AMQP_FRAMING", "the first frame must be an open")
         elif isinstance(performative, AmqpClose):
@@ -165,9 +165,11 @@ class AmqpConnection:
         else:
             self._in_session(performative, payload, one.channel)
 
-    def _said_open(self, said: AmqpOpen) -> None:
+    def _said_open(self, said: AmqpOpen, channel: int) -> None:
         if self._remote_opened:
             raise RemoteProtocolError("E_AMQP_FRAMING", "a second open")
+        if channel:
+            raise RemoteProtocolError("E_AMQP_FRAMING", f"an open on channel {channel}: it must be 0")
         if said.max_frame_size < MIN_MAX_FRAME_SIZE:
             raise RemoteProtocolError("E_AMQP_OPEN", f"max-frame-size must be {MIN_MAX_FRAME_SIZE} or more")
         if 0 < (said.idle_time_out or 0) < IDLE_MS_MIN:

@@ -51,13 +51,23 @@ class OutgoingDelivery:
 class IncomingDelivery:
     """A message that the client sends: until it is settled."""
 
-    __slots__ = ("id", "link", "presettled", "state")
+    __slots__ = ("format", "id", "link", "presettled", "state", "tag")
 
     def __init__(self, link: "ReceiverLink", number: int) -> None:
         self.link = link
         self.id = number
         self.presettled = False
         self.state = DeliveryState(StateCode.NONE, [])
+        self.tag = b""
+        self.format = 0
+
+    def goes_on(self, transfer: AmqpTransfer) -> bool:
+        """True if a further transfer says no other id, tag or format than the first [2.7.5]."""
+        return (
+            transfer.delivery_id in (None, self.id)
+            and transfer.delivery_tag in (None, self.tag)
+            and transfer.message_format in (None, self.format)
+        )
 
     def settle(self, state: Described | None) -> None:
         if not self.presettled:
@@ -280,10 +290,11 @@ class ReceiverLink(AmqpLink):
             if transfer.delivery_id is None or transfer.delivery_tag is None:
                 raise RemoteProtocolError("E_AMQP_DECODE", "the first transfer of a message without delivery id or tag")
             delivery = IncomingDelivery(self, transfer.delivery_id)
+            delivery.tag, delivery.format = transfer.delivery_tag, transfer.message_format or 0
             one = self.counters
             one.delivery_count = (one.delivery_count + 1) % SERIAL
             one.credit -= 1
-        elif transfer.delivery_id not in (None, delivery.id):
+        elif not delivery.goes_on(transfer):
             raise RemoteProtocolError("E_AMQP_DECODE", "another message begins before the last one has ended")
         delivery.presettled |= bool(transfer.settled)
         if transfer.state is not None:
