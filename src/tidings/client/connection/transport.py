@@ -78,6 +78,9 @@ class Transport(asyncio.Protocol):
         on_writable: Callable[[], None],
         heartbeat_ms: int,
     ) -> None:
+        """These take what comes from now on."""
+        if self._beating is not None:
+            self._beating.cancel()
         self._on_frame, self._on_lost, self._on_writable = on_frame, on_lost, on_writable
         if heartbeat_ms:
             self._beat(heartbeat_ms / 1000)
