@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ from hardening.support.tracking import START_MS, World
 
 from tidings.model.message_id import MessageId
 from tidings.pipeline.bulk import NO_RECORDS, Tracer
-from tidings.pipeline.filter_cache import FilterCache
+from tidings.pipeline.filter_cache import FILE, ROW, FilterCache
 from tidings.pipeline.storage_paths import StoragePath
 from tidings.segments.tracking import entry_row
 from tidings.tracking.ids import id_array
@@ -30,7 +31,16 @@ def shelf(world: World, folder: Path, bytes_max: int) -> FilterCache:
         for position, entry in enumerate(newest(one for of, one in world.archive.entries() if of == broker))
     ]
     pq.write_table(pa.Table.from_pylist(rows), folder / "histories.parquet", row_group_size=7)
-    return FilterCache([place for place, _, _ in StoragePath.of(folder).list()], bytes_max)
+    about = [row | {"data": b"", FILE: "histories.parquet", ROW: number} for number, row in enumerate(rows)]
+    return FilterCache(StoragePath.of(folder), about, stored_ms(rows), bytes_max)
+
+
+def stored_ms(rows: list[dict[str, Any]]) -> dict[int, dict[int, int]]:
+    found: dict[int, dict[int, int]] = {}
+    for row in rows:
+        own = found.setdefault(row["broker"], {})
+        own[row["incarnation"]] = max(own.get(row["incarnation"], 0), row["stored_ms"])
+    return found
 
 
 @pytest.mark.parametrize(

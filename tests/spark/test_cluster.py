@@ -21,7 +21,8 @@ from hardening.support.recorded import record_runs
 from tidings.pipeline.java import java_home
 
 SECONDS_MAX = 400.0
-START, SUBMIT = (one.text for one in blocks() if one.mark == "in Spark: on a cluster")
+START, SUBMIT, PACKED = (one.text for one in blocks() if one.mark == "in Spark: on a cluster")
+PACKED_BYTES_MAX = 150_000_000
 
 
 def free_port() -> int:
@@ -65,15 +66,15 @@ class Cluster:
             try:
                 if self.status()["aliveworkers"] == workers:
                     return
-            except OSError:
+            except (OSError, ValueError):  # it does not answer yet, or not with its status
                 pass
             assert self._process.poll() is None, (self.folder / "cluster.log").read_text()
             assert time.monotonic() < deadline, (self.folder / "cluster.log").read_text()
             time.sleep(0.5)
 
-    def submit(self) -> subprocess.CompletedProcess[str]:
+    def submit(self, block: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["bash", "-ec", self.text(SUBMIT)],
+            ["bash", "-ec", self.text(block)],
             cwd=self.folder,
             env=self.environment(),
             capture_output=True,
@@ -98,10 +99,15 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_a_job_runs_on_a_standalone_cluster_by_the_documented_commands(cluster: Cluster) -> None:
     record_runs(cluster.folder / "segments", runs=1)
     cluster.wait(workers=2)
-    done = cluster.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = tables(cluster.folder / "warehouse")
-    assert {"runs", "samples", "verdicts", "throughput"} <= set(found)
-    assert found["throughput"]
-    (job,) = cluster.status()["completedapps"]
-    assert job["cores"] == 2, "both workers had an executor"
+    found = []
+    for block in (SUBMIT, PACKED):
+        done = cluster.submit(block)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found.append(tables(cluster.folder / "warehouse"))
+        (cluster.folder / "warehouse").rename(cluster.folder / f"warehouse-{len(found)}")
+    alike, packed = found
+    assert {"runs", "samples", "verdicts", "throughput"} <= set(alike)
+    assert alike["throughput"]
+    assert packed == alike, "executors that have nothing but the archive"
+    assert (cluster.folder / "executors.tar.gz").stat().st_size < PACKED_BYTES_MAX
+    assert [job["cores"] for job in cluster.status()["completedapps"]] == [2, 2], "both workers had an executor"

@@ -32,6 +32,7 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.selector import Selector
 from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES, RUNS
+from tidings.pipeline import time_buckets
 from tidings.pipeline.config import Config, load
 from tidings.pipeline.jobs import sweep
 from tidings.pipeline.jobs.explain import explain_job
@@ -322,7 +323,10 @@ def test_a_workload_is_the_same_whatever_the_parallelism(run: JobRun, spark: Spa
     assert run.generated(SUBSCRIPTIONS).read(spark).count() == 60
 
 
-def test_results_do_not_depend_on_partitions(run: JobRun, spark: SparkSession, root: Path) -> None:
+def test_results_do_not_depend_on_partitions(
+    run: JobRun, spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_buckets, "BUCKET_LEAST", 20)
     spark.read.parquet(f"{root}/ids.parquet").repartition(5).write.parquet(f"{root}/spread")
     traced = replace(run.config.trace, ids=f"{root}/spread")
     other_sizes = {"spark.sql.shuffle.partitions": "5", "spark.sql.files.maxPartitionBytes": "3000"}

@@ -100,6 +100,19 @@ def test_streams_that_were_registered_apart_share_no_environment(spark: SparkSes
     assert "grown" not in maps[1]
 
 
+def test_the_python_of_a_registered_source_is_that_of_the_session(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "/opt/other/python3"
+    with monkeypatch.context() as configured:
+        configured.setattr(spark.sparkContext, "pythonExec", spark.sparkContext.pythonExec)
+        configured.setattr(type(spark.conf), "get", lambda self, key, default=None: other)
+        register(spark)
+    found = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("tidings")
+    assert found.dataSourceCls().pythonExec() == other
+    register(spark)
+
+
 def test_nothing_to_read_is_no_rows(spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str) -> None:
     kept = client.retain(name, f"{name}.>")
     assert read(spark, broker, name).load().collect() == []
@@ -205,6 +218,22 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark: SparkSession, bro
         read(spark, broker, name).load().collect()
     with pytest.raises((AnalysisException, PySparkException), match="E_SOURCE_MODE"):
         spark.range(1).write.format("tidings").options(url=broker.url, destination="x").mode("overwrite").save()
+
+
+def test_the_columns_of_an_event_type_are_known(
+    spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str
+) -> None:
+    client.add_type("Trade", {"price": "float", "lots": "int"})
+    client.add_type("Sale", {"buyer": "string", "at": "time"}, parent="Trade")
+    client.retain(name, "@type.Trade.>")
+    client.advertise_type("Sale")
+    client.publish_event("Sale", {"price": 7.5, "lots": 2, "buyer": "me", "at": 1500}, b"", persistent=True)
+    rows = read(spark, broker, name, eventType="Sale").load()
+    assert rows.columns == ["id", "offset", "ts", "destination", "price", "lots", "buyer", "at"]
+    (row,) = rows.where("price > 7 AND lots = 2 AND at = timestamp'1970-01-01 00:00:01.5Z'").collect()
+    assert (row.price, row.lots, row.buyer, row.destination) == (7.5, 2, "me", "@type.Trade.Sale.event")
+    with pytest.raises((AnalysisException, PySparkException), match="E_TYPE_UNKNOWN"):
+        read(spark, broker, name, eventType="Nothing").load()
 
 
 def test_a_batch_is_published_once(spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str) -> None:

@@ -38,15 +38,12 @@ def _same_epoch(original: Method) -> Method:
     return take
 
 
-def _guessed(answer: bool) -> Any:
-    def broken(original: Method) -> Method:
-        def found(self: PostgresFile) -> bool:
-            original(self)
-            return answer
+def _never_found(original: Method) -> Method:
+    def found(self: PostgresFile) -> bool:
+        original(self)
+        return False
 
-        return found
-
-    return broken
+    return found
 
 
 def _refused_kept(original: Method) -> Method:
@@ -79,7 +76,6 @@ LEASE_MUTANTS = (
         DatabaseLease,
         "_take",
         _same_epoch,
-        seed=15,
         choices=LEASES,
     ),
     Mutant(
@@ -87,16 +83,7 @@ LEASE_MUTANTS = (
         "a commit without an answer counts as failed",
         PostgresFile,
         "found",
-        _guessed(False),
-        choices=LEASES,
-    ),
-    Mutant(
-        "answer-guessed-written",
-        "a commit without an answer counts as written",
-        PostgresFile,
-        "found",
-        _guessed(True),
-        seed=25,
+        _never_found,
         choices=LEASES,
     ),
     Mutant(

@@ -14,6 +14,8 @@ from random import Random
 from types import SimpleNamespace
 from unittest.mock import patch
 
+import psycopg
+
 from hardening.simulate.leases.database import Line, SimulatedDatabase
 from tidings.delivery.store import Record
 from tidings.errors import StoreError
@@ -28,6 +30,7 @@ from tidings.store.log.store import LogLimits
 from tidings.store.log.tail import TailLimits
 from tidings.store.postgresql import file as file_module
 from tidings.store.postgresql import lease as lease_module
+from tidings.store.postgresql.errors import store_error
 from tidings.store.postgresql.lease import BEATS, DatabaseLease
 from tidings.store.postgresql.options import DatabaseOptions
 from tidings.store.postgresql.place import PostgresPlace
@@ -274,8 +277,10 @@ class Tandem:
         )
 
         def connect(options: DatabaseOptions, purpose: str) -> object:
-            del options
-            return self.database.connect(purpose)
+            try:
+                return self.database.connect(purpose)
+            except psycopg.Error as error:
+                raise store_error(error, options.place) from None
 
         with (
             patch.multiple(file_module, time=time, connect=connect),

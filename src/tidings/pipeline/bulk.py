@@ -106,7 +106,7 @@ class Tracer:
         self._known: dict[tuple[int, int], int] = {}  # origin and kind -> number of the path
 
     def trace(self, ids: IdArray) -> tuple[NDArray[np.int64], list[Path]]:
-        """The number of each id's path, and the paths that are new: numbers rise from 0 until `forget`.
+        """The number of each id's path, and the paths that are new: numbers rise from 0.
 
         A path's message is one of those that took it.
         """
@@ -120,10 +120,6 @@ class Tracer:
             numbers[order[start:end]] = found
             fresh += own
         return numbers, fresh
-
-    def forget(self) -> None:
-        """Forgets known paths, which limits memory; numbering starts again at 0."""
-        self._known.clear()
 
     def trace_one(self, message: MessageId) -> Path:
         """The reference for `trace`: a plain search for one id."""
@@ -299,8 +295,8 @@ class Tracer:
         place = (broker, key, bisect_right(breaks, moment))
         found = self._asked_at.get(place)
         if found is None:
-            asked = [entry.opened() for entry in self._cache.matching(broker, key, moment)]
-            found = self._asked_at[place] = efpp(one.fpp() for one in asked), len(asked)
+            asked = [self._cache.error(entry) for entry in self._cache.filters(broker, key, moment)]
+            found = self._asked_at[place] = efpp(asked), len(asked)
         return found
 
 

@@ -22,6 +22,7 @@ from tidings.errors import ConfigError
 # In the order in which they need each other.
 JOB_NAMES = (
     "ingest",
+    "check",
     "compact",
     "trace",
     "generate",

@@ -29,15 +29,20 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 class DeltaSink:
-    """A function for `foreachBatch`."""
+    """A function for `foreachBatch`. `query` names the query where Spark does not (Spark Connect): one for each
+    checkpoint."""
 
-    def __init__(self, uri: str | PathLike[str], partition_by: Sequence[str] = ()) -> None:
-        self._place, self._partition_by = StoragePath.of(uri), list(partition_by)
+    def __init__(self, uri: str | PathLike[str], partition_by: Sequence[str] = (), *, query: str = "") -> None:
+        self._place, self._partition_by, self._query = StoragePath.of(uri), list(partition_by), query
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        context = getattr(batch.sparkSession, "sparkContext", None)  # not of Spark Connect
+        query = self._query or (context and context.getLocalProperty("sql.streaming.queryId"))
         if not query:
-            raise UsageError("E_SOURCE_STREAM", "Spark does not name the query; use DeltaSink with foreachBatch only")
+            reason = (
+                "Spark does not name the query; use DeltaSink with foreachBatch only, under Spark Connect with query="
+            )
+            raise UsageError("E_SOURCE_STREAM", reason)
         schema = Schema.from_json(batch.schema.json())
         log = DeltaLog(self._place, schema, self._partition_by)
         if _has(log.load(), query, number):

@@ -1,21 +1,22 @@
-"""Cache of stored filters on a worker: metadata of all of them in memory, bits loaded on demand.
+"""Cache of stored filters on a worker: metadata of those that concern its ids in memory, bits loaded on demand.
 
 It answers as `tidings.tracking.query.archive.Archive` does, from the files of a clean table. Bits are read a row group
-at a time and kept until others need the room, so the filters may be larger than memory: ids that are asked in order of
-time need each group once.
+at a time and kept until others need the room, so the filters may be larger than memory: files are sorted by origin and
+time, and ids that are asked in this order need each group once.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidings.errors import StoreError
 from tidings.pipeline.storage_paths import StoragePath
-from tidings.segments.names import SegmentName
 from tidings.segments.tracking import row_entry
 from tidings.tracking.query.archive import FilterIndex
 from tidings.tracking.recording.history import FilterEncoding, HistoryEntry, HistoryKind, Key, Searchable, newest
@@ -24,6 +25,9 @@ ABOUT = (
     *("broker", "incarnation", "sequence", "kind", "origin", "peer", "encoding", "count", "full"),
     *("first_ms", "last_ms", "singles_ms", "opened_ms", "stored_ms", "segment", "position"),
 )
+FILE, ROW = "_file", "_row"  # where a filter is: the file's path below the table, and its row there, from 0
+FILES_OPEN = 16
+Stored: TypeAlias = Mapping[int, Mapping[int, int]]  # broker -> incarnation -> when it last stored an entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,12 @@ class CachedFilter(HistoryEntry):
     """An entry whose bits are in the cache."""
 
     cache: "FilterCache | None" = None
-    group: int = 0  # of all row groups of all files
+    file: str = ""
     row: int = 0
 
     def opened(self) -> Searchable:
         assert self.cache is not None
-        return self.cache.opened(self.group, self.row)
+        return self.cache.opened(self.file, self.row)
 
 
 class _Group:
@@ -48,69 +52,96 @@ class _Group:
         self.bytes = sum(len(one) for one, _ in data.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    parquet: pq.ParquetFile
+    starts: list[int]  # the first row of each row group
+
+
 class FilterCache:
-    def __init__(self, files: Sequence[StoragePath], bytes_max: int = 1 << 30) -> None:
+    """`rows` are the columns `ABOUT` of filters and where they are; `stored` is of all filters, not only of these."""
+
+    def __init__(
+        self, place: StoragePath, rows: Sequence[Mapping[str, Any]], stored: Stored, bytes_max: int = 1 << 30
+    ) -> None:
         self.histories: dict[tuple[int, Key], list[CachedFilter]] = {}
-        self.stored: dict[int, dict[int, int]] = {}  # broker -> incarnation -> when it last stored an entry
-        self.writers: dict[int, set[str]] = {}
-        self._bytes_max, self._bytes = bytes_max, 0
-        self._groups: OrderedDict[int, _Group] = OrderedDict()
-        self._files: list[tuple[StoragePath, int]] = []  # of each group: its file and number there
+        self.stored = stored
+        self.bytes_read = 0
+        self._place, self._bytes_max, self._bytes = place, bytes_max, 0
+        self._groups: OrderedDict[tuple[str, int], _Group] = OrderedDict()
+        self._files: OrderedDict[str, _File] = OrderedDict()
+        self._errors: dict[tuple[str, int], float] = {}
         self._index: dict[tuple[int, Key], FilterIndex[CachedFilter]] = {}
         self._stragglers: dict[tuple[int, int, int], set[str]] = {}
-        for row in sorted(self._rows(files), key=lambda row: (row["segment"], row["position"])):
+        for row in sorted(rows, key=lambda row: (row["segment"], row["position"])):
             self._add(row)
 
     def matching(self, broker: int, key: Key, moment: int) -> list[HistoryEntry]:
+        return list[HistoryEntry](self.filters(broker, key, moment))
+
+    def filters(self, broker: int, key: Key, moment: int) -> list[CachedFilter]:
         index = self._index.get((broker, key))
         return [] if index is None else newest(index.at(moment))
 
     def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
         return sorted(self._stragglers.get((broker, origin, moment), ()))
 
-    def opened(self, group: int, row: int) -> Searchable:
-        held = self._groups.get(group)
+    def opened(self, path: str, row: int) -> Searchable:
+        file = self._file(path)
+        number = bisect_right(file.starts, row) - 1
+        held = self._groups.get((path, number))
         if held is None:
-            held = self._load(group)
+            held = self._load(path, number, file)
         else:
-            self._groups.move_to_end(group)
-        searchable = held.opened.get(row)
+            self._groups.move_to_end((path, number))
+        at = row - file.starts[number]
+        searchable = held.opened.get(at)
         if searchable is None:
-            data, encoding = held.data.pop(row)
+            data, encoding = held.data.pop(at)
             entry = _bare(data, encoding)
-            searchable = held.opened[row] = entry.opened()
+            searchable = held.opened[at] = entry.opened()
+            self._errors[path, row] = searchable.fpp()
         return searchable
 
-    def _load(self, group: int) -> _Group:
-        place, number = self._files[group]
-        system, path = place.open()
+    def error(self, entry: CachedFilter) -> float:
+        """A filter's probability of an error; its bits are not read again for that."""
+        known = self._errors.get((entry.file, entry.row))
+        return entry.opened().fpp() if known is None else known
+
+    def _file(self, path: str) -> _File:
+        found = self._files.get(path)
+        if found is None:
+            place = self._place.under(path)
+            system, at = place.open()
+            try:
+                parquet = pq.ParquetFile(at, filesystem=system)
+            except (pa.ArrowException, OSError) as error:
+                raise StoreError("E_STORE_DAMAGED", f"{place.uri}: {error}") from None
+            rows = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+            found = self._files[path] = _File(parquet, [0, *accumulate(rows[:-1])])
+            if len(self._files) > FILES_OPEN:
+                self._files.popitem(last=False)[1].parquet.close()
+        else:
+            self._files.move_to_end(path)
+        return found
+
+    def _load(self, path: str, number: int, file: _File) -> _Group:
         try:
-            table = pq.ParquetFile(path, filesystem=system).read_row_group(number, columns=["data", "encoding"])
+            table = file.parquet.read_row_group(number, columns=["data", "encoding"])
         except (pa.ArrowException, OSError) as error:
-            raise StoreError("E_STORE_DAMAGED", f"{place.uri}: {error}") from None
+            raise StoreError("E_STORE_DAMAGED", f"{self._place.under(path).uri}: {error}") from None
         made = _Group(dict(enumerate(zip(table["data"].to_pylist(), table["encoding"].to_pylist(), strict=True))))
+        self.bytes_read += made.bytes
         self._bytes += made.bytes
         while self._groups and self._bytes > self._bytes_max:
             self._bytes -= self._groups.popitem(last=False)[1].bytes
-        self._groups[group] = made
+        self._groups[path, number] = made
         return made
-
-    def _rows(self, files: Sequence[StoragePath]) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        for place in files:
-            system, path = place.open()
-            with pq.ParquetFile(path, filesystem=system) as file:
-                for number in range(file.num_row_groups):
-                    about = file.read_row_group(number, columns=list(ABOUT)).to_pylist()
-                    group = len(self._files)
-                    self._files.append((place, number))
-                    rows += [row | {"group": group, "row": i, "data": b""} for i, row in enumerate(about)]
-        return rows
 
     def _add(self, row: Mapping[str, Any]) -> None:
         plain = row_entry(row)
         values = {name: getattr(plain, name) for name in HistoryEntry.__dataclass_fields__}
-        entry = CachedFilter(**values, cache=self, group=row["group"], row=row["row"])
+        entry = CachedFilter(**values, cache=self, file=row[FILE], row=row[ROW])
         broker = row["broker"]
         self.histories.setdefault((broker, entry.key), []).append(entry)
         index = self._index.setdefault((broker, entry.key), FilterIndex())
@@ -118,11 +149,6 @@ class FilterCache:
         index.add(entry, which, entry.count, entry.full, entry.span, entry.singles)
         for moment in entry.singles if entry.key.kind is HistoryKind.DELIVER else ():
             self._stragglers.setdefault((broker, entry.key.origin, moment), set()).add(entry.key.peer)
-        last_ms = self.stored.setdefault(broker, {})
-        last_ms[entry.incarnation] = max(last_ms.get(entry.incarnation, 0), entry.stored_ms)
-        name = SegmentName.parse(row["segment"])
-        if name is not None:
-            self.writers.setdefault(broker, set()).add(name.writer)
 
 
 def _bare(data: bytes, encoding: str) -> HistoryEntry:

@@ -198,6 +198,15 @@ RESULTS = {
             ("half_width", FLOAT, "of the 95 % confidence interval; null: one value", True),
         ),
         _table(
+            "quality",
+            "data-quality checks of the clean tables",
+            ("table", TEXT, "what was checked"),
+            ("check", TEXT, "what must hold"),
+            ("rows", INT, "that were checked"),
+            ("wrong", INT, "for which it does not hold"),
+            ("passed", FLAG, "whether it holds for all"),
+        ),
+        _table(
             "sweeps",
             "simulator runs: what came of each",
             ("run", TEXT, "unique name"),

@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 from tidings.errors import StoreError
 from tidings.model.tables import TABLES, Table
 from tidings.pipeline.schemas import CLEAN, spark_schema
+from tidings.pipeline.session import parallelism
 from tidings.pipeline.storage_paths import StoragePath
 from tidings.segments.arrow_schema import arrow_schema
 from tidings.segments.names import SegmentName
@@ -25,7 +26,7 @@ BATCH_BYTES = 16 << 20
 
 def segment_rows(spark: SparkSession, places: list[StoragePath], table: Table) -> DataFrame:
     """Rows of the clean table, with a column `error`; a segment that cannot be used has one row, with the reason."""
-    slices = min(len(places), max(spark.sparkContext.defaultParallelism, len(places) // SEGMENTS_PER_TASK))
+    slices = min(len(places), max(parallelism(spark), len(places) // SEGMENTS_PER_TASK))
     asked = spark.createDataFrame([(place.uri,) for place in places], "uri string").repartition(slices)
     return asked.mapInArrow(partial(_read, table=table.name), _schema(table))
 

@@ -1,8 +1,8 @@
 """The Spark session: small local defaults, or what spark-submit has set up.
 
 Locally, one JVM with quiet logs, UTC, and few shuffle partitions. `quick` takes JVM flags that start faster and compile
-less, which suits tests and short jobs. Under spark-submit nothing but the session's time zone is forced: master and
-sizes are the cluster's affair.
+less, which suits tests and short jobs. Under spark-submit and through Spark Connect (a master `sc://…`) nothing but the
+settings in `ALWAYS` is forced: master and sizes are the cluster's affair.
 """
 
 import os
@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from tidings.errors import UsageError
 from tidings.pipeline.java import java_home
 
+CONNECT = "sc://"
+PYTHON = "spark.pyspark.python"
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 LOG4J = Path(__file__).with_name("log4j2.properties")
 # Needed wherever it runs: days are UTC days, and rows reach Python in batches that are worth a kernel call.
@@ -56,10 +58,15 @@ def open_session(
 def start_session(
     master: str | None = None, conf: Mapping[str, str] | None = None, *, quick: bool = False, name: str = "tidings"
 ) -> SparkSession:
+    given = dict(conf or {})
+    if PYTHON in given:
+        os.environ["PYSPARK_PYTHON"] = given[PYTHON]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers would start whatever python3 is on the path
     builder = SparkSession.builder.appName(name)
     settings = dict(ALWAYS)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit: the JVM is ours to start
+    if (master or os.environ.get("SPARK_REMOTE", "")).startswith(CONNECT):  # a server has the JVM
+        builder = builder.remote(master or os.environ["SPARK_REMOTE"])
+    elif "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit: the JVM is ours to start
         home = java_home(os.environ, Path(gettempdir()) / f"tidings-{os.getuid()}")
         if home is not None:
             os.environ["JAVA_HOME"] = home
@@ -69,11 +76,17 @@ def start_session(
         builder = builder.master(master or "local[*]")
     elif master is not None:
         builder = builder.master(master)
-    for key, value in (settings | dict(conf or {})).items():
+    for key, value in (settings | given).items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    if (context := getattr(session, "sparkContext", None)) is not None:  # not of Spark Connect
+        context.setLogLevel("ERROR")
     return session
+
+
+def parallelism(spark: SparkSession) -> int:
+    """For how many tasks work is cut; also known where Spark Connect hides the cluster."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def parse_conf(pairs: list[str]) -> dict[str, str]:

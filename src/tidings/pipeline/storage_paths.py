@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -46,10 +47,12 @@ class StoragePath:
     def url(self) -> str:
         """The URL by which libraries other than Spark know it.
 
-        >>> StoragePath.of("s3a://bucket/tables").url, StoragePath.of("/a b").url
-        ('s3://bucket/tables', 'file:///a%20b')
+        >>> StoragePath.of("s3a://bucket/a b").url, StoragePath.of("/a b").url
+        ('s3://bucket/a%20b', 'file:///a%20b')
         """
-        return self.uri.replace("s3a://", "s3://", 1) if "://" in self.uri else Path(self.uri).as_uri()
+        if "://" not in self.uri:
+            return Path(self.uri).as_uri()
+        return quote(self.uri.replace("s3a://", "s3://", 1), safe=":/@?=&%")  # options of Arrow may follow a '?'
 
     @property
     def pattern(self) -> str:

@@ -86,16 +86,17 @@ class StoredTable:
         return self.rows_of(spark, self.files(parts, version))
 
     def rows_of(self, spark: SparkSession, files: Sequence[DataFile], *, file: bool = False) -> DataFrame:
-        """The rows of some of its files; with `file`, the path of each row's file is in a column `_file`."""
+        """The rows of some of its files; with `file`, columns `_file` and `_row` say where each row is."""
         schema = spark_schema(self.table)
         if self.by_day:
             schema = schema.add(DAY, "string", False)
         if not files:
-            return spark.createDataFrame([], schema)
+            return spark.createDataFrame([], schema.add("_file", "string").add("_row", "bigint") if file else schema)
         reader = spark.read.schema(schema).option("basePath", self.place.uri)
         found = reader.parquet(*(self.place.under(one.path).pattern for one in files))
         path = f.substring_index("_metadata.file_path", "/", -2 if self.by_day else -1)
-        return found.select(*schema.fieldNames(), *([path.alias("_file")] if file else []))
+        place = [path.alias("_file"), f.col("_metadata.row_index").alias("_row")] if file else []
+        return found.select(*schema.fieldNames(), *place)
 
     # --- writing ---
 

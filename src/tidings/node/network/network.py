@@ -110,7 +110,7 @@ class Network:
         self.datagrams = Datagrams(settings.router, settings.hops_max, self._channels, lambda: self.unicast)
         self.queue_homes = QueueHomes(settings.router)
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
-        self._started = 0.0
+        self.started_at = 0.0
         self._panning = False  # what Pan has brought is being passed on already, further up the stack
         self.address = ""  # where links come in, as others see it; the driver knows it when it listens
 
@@ -154,7 +154,7 @@ class Network:
         return incarnation_note(self.incarnation)
 
     def start(self, now: float) -> None:
-        self.clock.now = self._started = now
+        self.clock.now = self.started_at = now
         self.first_sync.start()
         self._routed(self.unicast.start(now))
         self._routed(self.scheme.start(now))
@@ -322,7 +322,7 @@ class Network:
         self.note_interests(journal)
         self._routed(self.vain_copies.tick(self.clock.now))
         self.congestion.change()
-        if self.clock.now - self._started > self.settings.bdrp.retain_ms:
+        if self.clock.now - self.started_at > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
             for router in [router for router in self.store_and_forward.waiting_for() if router not in known]:
                 self._give_up(router)

@@ -5,6 +5,7 @@ from dataclasses import asdict
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from tidings.pipeline.merging import grouping, order_of
 from tidings.pipeline.run import JobOutcome, JobRun, parts_of
 from tidings.pipeline.schemas import COMPACTED, DAY, spark_schema
 from tidings.pipeline.stored_tables import clean_table
@@ -21,7 +22,7 @@ def compacted(histories: DataFrame, capacity: int = 0) -> DataFrame:
         return _compact(group, capacity)
 
     merged = histories.groupBy(DAY, "broker").applyInArrow(merge, schema)
-    return merged.sortWithinPartitions(DAY, "segment", "position")
+    return merged.sortWithinPartitions(*order_of(COMPACTED.name))
 
 
 def _compact(group: pa.Table, capacity: int) -> pa.Table:
@@ -47,5 +48,7 @@ def compact_job(run: JobRun) -> list[JobOutcome]:
         return [JobOutcome("compacted", "up to date", 0 if before is None else before.rows)]
     run.progress("writing compacted")
     rows = compacted(source.read(run.spark, stale), run.config.compact.capacity)
-    made = target.replace(rows, {"histories": wanted, "options": options}, keep=True)
+    files = source.files(stale)
+    groups = grouping(COMPACTED.name, sum(one.size for one in files) / max(1, sum(one.rows for one in files)))
+    made = target.replace(rows, {"histories": wanted, "options": options}, keep=True, options=groups)
     return [JobOutcome("compacted", "written", made.rows)]

@@ -14,6 +14,7 @@ from tidings.model.tables import MESSAGES
 from tidings.pipeline.config import GenerateOptions
 from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import SUBSCRIPTIONS, spark_schema
+from tidings.pipeline.session import parallelism
 from tidings.segments.arrow_schema import arrow_schema
 
 PIECE = 10_000  # items a task draws at a time
@@ -32,7 +33,7 @@ def generated_subscriptions(spark: SparkSession, options: GenerateOptions) -> Da
 
 def _pieces(spark: SparkSession, count: int) -> DataFrame:
     pieces = -(-count // PIECE)
-    tasks = max(1, min(pieces, 4 * spark.sparkContext.defaultParallelism))
+    tasks = max(1, min(pieces, 4 * parallelism(spark)))
     first = f"id * {PIECE} AS start"
     return spark.range(0, pieces, 1, tasks).selectExpr(first, f"least({PIECE}, {count} - id * {PIECE}) AS size")
 

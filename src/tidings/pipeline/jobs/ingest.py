@@ -25,7 +25,7 @@ from pyspark.sql import functions as f
 
 from tidings.errors import UsageError
 from tidings.model.tables import TABLES, Table
-from tidings.pipeline.merging import merge
+from tidings.pipeline.merging import FILTERS, grouping, merge
 from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import DAY, DAY_OF
 from tidings.pipeline.segment_ranges import SegmentRanges
@@ -129,8 +129,8 @@ def ingest(spark: SparkSession, source: StoragePath, output: StoragePath, name: 
         if rows is None or len(bad) == len(found.new):
             return stored.commit(begun, consumed)
         merged, replaced = merge(spark, stored, begun, with_day(rows, name), name)
-        # Filters are fetched one by one: small groups.
-        options = {"parquet.block.size": str(1 << 20)} if name == "histories" else {}
+        mean = rows.agg(f.avg(f.length("data"))).first() if name in FILTERS else None
+        options = grouping(name, mean[0] or 0) if mean is not None else {}
         return stored.commit(stored.stage(begun, merged, options), consumed, replaced)
 
 

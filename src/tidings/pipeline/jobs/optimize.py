@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tidings.model.tables import MESSAGES
 from tidings.pipeline.config import OptimizeOptions
 from tidings.pipeline.delta_log import DataFile
+from tidings.pipeline.merging import grouping, order_of
 from tidings.pipeline.run import JobOutcome, JobRun
 from tidings.pipeline.schemas import CLEAN, DAY, RESULTS, SUBSCRIPTIONS
 from tidings.pipeline.stored_tables import StoredTable, clean_table
@@ -43,7 +44,7 @@ def optimize(spark: SparkSession, stored: StoredTable, options: OptimizeOptions)
     if begun.before is None or not small:
         return 0
     rows = stored.rows_of(spark, small)
-    order = [name for name in (DAY, "segment", "position") if name in rows.columns]
+    order = [name for name in order_of(stored.table.name) if name in rows.columns]
     if stored.by_day:
         days = len({one.partition[DAY] for one in small})
         parts = max(days, sum(one.size for one in small) // (options.small_mb * MB))
@@ -51,7 +52,7 @@ def optimize(spark: SparkSession, stored: StoredTable, options: OptimizeOptions)
     else:
         rows = rows.coalesce(max(1, sum(one.size for one in small) // (options.small_mb * MB)))
     before = begun.before
-    group = {"parquet.block.size": str(MB)} if stored.table.name == "histories" else {}
+    group = grouping(stored.table.name, sum(one.size for one in small) / max(1, sum(one.rows for one in small)))
     stored.commit(stored.stage(begun, rows, group), lambda: (before.inputs, before.skipped), small, data_change=False)
     return len(small)
 

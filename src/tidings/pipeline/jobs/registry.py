@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tidings.errors import UsageError
 from tidings.pipeline.config import JOB_NAMES
+from tidings.pipeline.jobs.check import check_job
 from tidings.pipeline.jobs.compact import compact_job
 from tidings.pipeline.jobs.fit import fit_job
 from tidings.pipeline.jobs.generate import generate_job
@@ -36,6 +37,7 @@ def _has(*names: str) -> Callable[[JobRun], bool]:
 
 JOBS: dict[str, Job] = {
     "ingest": Job(ingest_job, "check segments, drop copies", "segments", "clean/*", lambda run: bool(run.config.input)),
+    "check": Job(check_job, "check the quality of clean tables", "clean/*", "results/quality", lambda run: False),
     "compact": Job(compact_job, "merge neighbouring filters", "clean/histories", "clean/compacted", _has("histories")),
     "trace": Job(
         trace_job,

@@ -1,30 +1,31 @@
 """Job `trace`: maps ids to the number of their path; each path is stored once, in a table of its own.
 
-Workers load the metadata of the filters once per process (`filter_cache`), trace ids by the million (`bulk`), and write
-a path's report beside the first id of a task that took it, from where the table `paths` collects them.
+Spark puts ids and the metadata of the filters that concern them together in buckets of time (`time_buckets`). A worker
+traces a bucket at a time (`bulk`), reads the bits of filters as it asks them (`filter_cache`), and writes a path's
+report beside the first id of the bucket that took it, from where the table `paths` collects them.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from tidings.errors import UsageError
 from tidings.model.message_id import SIZE
 from tidings.pipeline.bulk import Tracer
-from tidings.pipeline.filter_cache import FilterCache
+from tidings.pipeline.filter_cache import ABOUT, FILE, ROW, FilterCache
 from tidings.pipeline.run import IMPROPER, JobOutcome, JobRun, left_out, parts_of
 from tidings.pipeline.schemas import RESULTS, spark_schema
+from tidings.pipeline.session import parallelism
 from tidings.pipeline.storage_paths import StoragePath
 from tidings.pipeline.stored_tables import StoredTable, clean_table
+from tidings.pipeline.time_buckets import BUCKET, IdSummary, TimeBuckets, plan, summary
 from tidings.segments.names import SegmentName
 from tidings.tracking.ids import IdArray
 from tidings.tracking.query.path import Path
@@ -32,15 +33,15 @@ from tidings.tracking.query.path_json import to_dict
 from tidings.tracking.recording.attachments import Attachment, AttachmentKind
 from tidings.tracking.recording.recorder import TIME_MAX_MS, TrackingSettings
 
-CHUNK = 1 << 20  # ids that are sorted and asked together
-REPORTS_MAX = 1 << 18  # that a worker remembers
+WRITER = r"^\d+-([^-]*)-"  # in a segment's name
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRecords:
-    """A worker's input for tracing; small, and the same for all tasks of a job."""
+    """A worker's input for tracing; the same for all tasks of a job, and without filters."""
 
-    files: tuple[str, ...]  # of histories
+    histories: str  # the table's folder
+    stored: tuple[tuple[int, int, int], ...]  # broker, incarnation, and when it last stored a filter
     attachments: tuple[tuple[int, tuple[Attachment, ...]], ...]  # by broker, in the order of their making
     writers: tuple[tuple[int, str], ...]  # brokers, and who wrote about their attachments
     missing_ms: tuple[tuple[str, int], ...]  # writer, and up to when segments of it are gone or damaged
@@ -48,15 +49,20 @@ class TraceRecords:
     filters_bytes_max: int
 
 
-def traces(ids: DataFrame, records: TraceRecords) -> DataFrame:
-    """Columns of the table `traces`; what is no id of 16 bytes is left out: see `improper`."""
-    proper = ids.select("id").where(f.length("id") == SIZE)
-    return proper.mapInArrow(partial(_trace, records=records), spark_schema(RESULTS["traces"]))
+def traces(
+    ids: DataFrame, known: IdSummary, histories: DataFrame, records: TraceRecords, buckets: TimeBuckets
+) -> DataFrame:
+    """Columns of the table `traces`; what is no id of 16 bytes is left out. `histories` has the columns `ABOUT`, `FILE`
+    and `ROW`."""
 
+    def trace(
+        asked: pa.Table, filters: pa.Table
+    ) -> pa.Table:  # Spark reads the annotations, which `partial` would hide
+        return trace_bucket(asked, filters, records)
 
-def improper(ids: DataFrame) -> int:
-    """Counts ids that are null or not of 16 bytes."""
-    return ids.where(f.col("id").isNull() | (f.length("id") != SIZE)).count()
+    left = buckets.of_ids(ids).groupBy(BUCKET)
+    right = buckets.of_filters(histories.select(*ABOUT, FILE, ROW), known).groupBy(BUCKET)
+    return left.cogroup(right).applyInArrow(trace, spark_schema(RESULTS["traces"]))
 
 
 def paths(traced: DataFrame) -> DataFrame:
@@ -125,73 +131,48 @@ def _names(texts: Iterable[str]) -> list[SegmentName]:
     return [name for text in texts if (name := SegmentName.parse(text)) is not None]
 
 
-class Reporter:
-    """A tracer, and the reports of the paths it has found; one for each process of a worker."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self._forget()
-
-    def _forget(self) -> None:
-        self._tracer.forget()
-        self._reports: list[str] = []
-        self._hashes = np.empty(0, np.int64)
-
-    def trace(self, ids: IdArray) -> tuple[NDArray[np.int64], dict[int, str]]:
-        """The path of each id, by its hash; and of those that are met first at a place here, the report."""
-        if len(self._reports) > REPORTS_MAX:
-            self._forget()
-        numbers, fresh = self._tracer.trace(ids)
-        reports = [json.dumps(document(path), sort_keys=True) for path in fresh]
-        self._reports += reports
-        self._hashes = np.concatenate([self._hashes, np.array([_hash(text) for text in reports], np.int64)])
-        firsts = np.full(len(self._reports), -1, np.int64)
-        firsts[numbers[::-1]] = np.arange(len(ids) - 1, -1, -1)
-        return self._hashes[numbers], {place: self._reports[n] for n, place in enumerate(firsts.tolist()) if place >= 0}
-
-
-@lru_cache(maxsize=1)
-def _reporter(records: TraceRecords) -> Reporter:
-    """Once for each process of a worker."""
-    cache = FilterCache([StoragePath(uri) for uri in records.files], records.filters_bytes_max)
+def tracer_of(filters: pa.Table, records: TraceRecords) -> tuple[Tracer, FilterCache]:
+    stored: dict[int, dict[int, int]] = {}
+    for broker, incarnation, ms in records.stored:
+        stored.setdefault(broker, {})[incarnation] = ms
+    cache = FilterCache(StoragePath(records.histories), filters.to_pylist(), stored, records.filters_bytes_max)
     missing = dict(records.missing_ms)
-    written = {*records.writers, *((broker, writer) for broker, own in cache.writers.items() for writer in own)}
-    known = {writer for _, writer in written}
+    known = {writer for _, writer in records.writers}
     strangers = max((ms for writer, ms in missing.items() if writer not in known), default=0)  # anybody's
     changes = {broker: list(own) for broker, own in records.attachments}
     since = dict.fromkeys(changes, strangers)
-    for broker, writer in written:
+    for broker, writer in records.writers:
         if broker in since:
             since[broker] = max(since[broker], missing.get(writer, 0))
-    return Reporter(Tracer(cache, changes, records.settings, since))
+    return Tracer(cache, changes, records.settings, since), cache
 
 
-def _trace(batches: Iterator[pa.RecordBatch], records: TraceRecords) -> Iterator[pa.RecordBatch]:
-    """Runs on a worker."""
-    reporter, seen = _reporter(records), set[int]()
-    for ids in _chunks(batches):
-        paths, firsts = reporter.trace(ids)
-        reports: list[str | None] = [None] * len(ids)
-        for place, report in firsts.items():
-            if (path := int(paths[place])) not in seen:
-                seen.add(path)
-                reports[place] = report
-        columns = [binary(ids), pa.array(paths), pa.array(reports, pa.string())]
-        yield pa.RecordBatch.from_arrays(columns, ["id", "path", "report"])
+def trace_bucket(asked: pa.Table, filters: pa.Table, records: TraceRecords) -> pa.Table:
+    """Runs on a worker: of each id the hash of its path, and beside one id of each path the report."""
+    names = [column.name for column in RESULTS["traces"].columns]
+    if not len(asked):
+        return pa.table([pa.array([], pa.binary()), pa.array([], pa.int64()), pa.array([], pa.string())], names)
+    ids = _id_array(asked["id"])
+    tracer, _ = tracer_of(filters, records)
+    numbers, found = tracer.trace(ids)
+    texts = [json.dumps(document(path), sort_keys=True) for path in found]
+    hashes = np.array([_hash(text) for text in texts], np.int64)
+    firsts = np.full(len(texts), -1, np.int64)
+    firsts[numbers[::-1]] = np.arange(len(ids) - 1, -1, -1)
+    beside = dict(zip(firsts.tolist(), texts, strict=True))
+    seen, reports = set[int](), list[str | None]([None]) * len(ids)
+    for place in sorted(beside):
+        number = int(hashes[numbers[place]])
+        if number not in seen:  # paths of several origins may have one report
+            seen.add(number)
+            reports[place] = beside[place]
+    return pa.table([binary(ids), pa.array(hashes[numbers]), pa.array(reports, pa.string())], names)
 
 
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[np.ndarray[Any, np.dtype[np.uint8]]]:
-    waiting, count = list[Any](), 0
-    for batch in batches:
-        fixed = batch.column(0).cast(pa.binary(SIZE))
-        flat = np.frombuffer(fixed.buffers()[1], np.uint8)[fixed.offset * SIZE : (fixed.offset + len(fixed)) * SIZE]
-        waiting.append(flat.reshape(-1, SIZE))
-        count += len(fixed)
-        if count >= CHUNK:
-            yield np.concatenate(waiting)
-            waiting, count = [], 0
-    if count:
-        yield np.concatenate(waiting)
+def _id_array(column: pa.ChunkedArray) -> IdArray:
+    fixed = column.combine_chunks().cast(pa.binary(SIZE))
+    flat = np.frombuffer(fixed.buffers()[1], np.uint8)[fixed.offset * SIZE : (fixed.offset + len(fixed)) * SIZE]
+    return flat.reshape(-1, SIZE)
 
 
 def binary(ids: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.Array:
@@ -252,12 +233,17 @@ def trace_job(run: JobRun) -> list[JobOutcome]:
     since = recorded.inputs.get("since", {})
     inputs["missing"] = {"since": since, "segments": sorted({*recorded.skipped, *attached.skipped})}
 
+    asked: list[IdSummary] = []
+
     def rows() -> DataFrame:
-        changes = attachments.read(run.spark).collect()
+        filters = located(histories, run.spark)
+        changes = recorded_changes(attachments.read(run.spark))
+        stored, writers = last_stored(filters)
         records = TraceRecords(
-            tuple(place.uri for place in histories.paths()),
+            histories.place.uri,
+            stored,
             attachments_of(changes),
-            writers_of(changes),
+            tuple(sorted({*writers, *writers_of(changes)})),
             missing_ms(since, recorded.skipped, attached.skipped, changes),
             TrackingSettings(
                 persist_ms=options.persist_ms,
@@ -266,10 +252,12 @@ def trace_job(run: JobRun) -> list[JobOutcome]:
             ),
             options.filters_mb_max << 20,
         )
-        return traces(ids, records)
+        asked.append(summary(ids))
+        buckets = plan(ids, asked[0], parallelism(run.spark))
+        return traces(ids, asked[0], filters, records, buckets)
 
     def skipped() -> dict[str, str]:
-        return {**recorded.skipped, **attached.skipped, **left_out(ids=(improper(ids), IMPROPER))}
+        return {**recorded.skipped, **attached.skipped, **left_out(ids=(asked[0].improper, IMPROPER))}
 
     traced = run.write(run.result("traces"), inputs, rows, skipped)
     stored = run.result("traces")
@@ -277,6 +265,30 @@ def trace_job(run: JobRun) -> list[JobOutcome]:
         traced,
         run.write(run.result("paths"), parts_of(stored.need()), lambda: paths(stored.read(run.spark))),
     ]
+
+
+def located(histories: StoredTable, spark: SparkSession) -> DataFrame:
+    """Metadata of all filters of a table, and where they are."""
+    return histories.rows_of(spark, histories.files(), file=True).select(*ABOUT, FILE, ROW)
+
+
+def recorded_changes(attachments: DataFrame) -> list[Any]:
+    """Attachments; of publishers, which come and go by the million, one for each broker and writer: that some were."""
+    writer = f.regexp_extract("segment", WRITER, 1)
+    publishers = f.col("kind") == AttachmentKind.PUBLISHER.value
+    some = attachments.where(publishers).withColumn("_writer", writer).dropDuplicates(["broker", "_writer"])
+    return attachments.where(~publishers).unionByName(some.drop("_writer")).collect()
+
+
+def last_stored(filters: DataFrame) -> tuple[tuple[tuple[int, int, int], ...], set[tuple[int, str]]]:
+    """Times at which processes of brokers last stored a filter, and the brokers' writers."""
+    writer = f.regexp_extract("segment", WRITER, 1).alias("writer")
+    found = filters.groupBy("broker", "incarnation", writer).agg(f.max("stored_ms").alias("ms")).collect()
+    last: dict[tuple[int, int], int] = {}
+    for row in found:
+        key = (row["broker"], row["incarnation"])
+        last[key] = max(last.get(key, 0), row["ms"])
+    return tuple(sorted((*key, ms) for key, ms in last.items())), {(row["broker"], row["writer"]) for row in found}
 
 
 def _compacted(run: JobRun) -> StoredTable:

@@ -22,7 +22,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidings.pipeline.source.options import ReadOptions, WriteOptions
+from tidings.pipeline.session import PYTHON
+from tidings.pipeline.source.event_columns import event_schema
+from tidings.pipeline.source.options import BrokerAccess, ReadOptions, WriteOptions
 from tidings.pipeline.source.reader import BatchReader, PushingReader, StreamReader
 from tidings.pipeline.source.row_writer import BatchWriter, StreamWriter
 from tidings.pipeline.source.rows import DEFAULT_SCHEMA
@@ -39,7 +41,8 @@ class TidingsSource(DataSource):
         return "tidings"
 
     def schema(self) -> StructType:
-        return DEFAULT_SCHEMA
+        name = self.options.get("eventType", "")
+        return event_schema(BrokerAccess.of(self.options), name) if name else DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         # Spark refuses a reader that can push filters where that is switched off (spark.sql.python.filterPushdown).
@@ -61,8 +64,12 @@ def register(spark: SparkSession) -> None:
 
     Spark keeps one map of environment variables for each registration of a source. Starting a worker writes to it, and
     a stream that is started at that moment serialises it, which fails if it grows meanwhile. Registered again, the
-    source has another map; streams that were defined before keep theirs. The workers are those of `PYSPARK_PYTHON`.
+    source has another map; streams that were defined before keep theirs. Its Python is then `spark.pyspark.python`.
     """
+    python = spark.conf.get(PYTHON, None)
+    context = getattr(spark, "sparkContext", None)  # not of Spark Connect, whose server chooses
+    if python and context is not None:
+        context.pythonExec = python
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TidingsSource)
 

@@ -19,7 +19,7 @@ ACCESS = ("url", "user", "password", "retrySeconds", "tlsCa", "tlsCertificate", 
 READ = (
     *ACCESS,
     *("subscription", "destination", "selector", "ageSeconds", "bytesMax", "startOffset", "endOffset", "startTime"),
-    *("endTime", "partitions", "maxMessagesPerBatch", "failOnDataLoss", "release"),
+    *("endTime", "partitions", "maxMessagesPerBatch", "failOnDataLoss", "release", "eventType"),
 )
 WRITE = (*ACCESS, "destination", "persistent", "writeId", "transactionBytes")
 SPARK = ("path", "checkpointlocation", "queryname")  # of Spark itself, which passes them on

@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
-from typing import Protocol, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -373,9 +373,12 @@ def efpp(fpps: Iterable[float]) -> float:
     return float(-np.expm1(sum(np.log1p(-fpp) if fpp < 1 else -np.inf for fpp in fpps))) + 0.0  # not −0
 
 
-def newest(entries: Iterable[HistoryEntry]) -> list[HistoryEntry]:
+E = TypeVar("E", bound=HistoryEntry)
+
+
+def newest(entries: Iterable[E]) -> list[E]:
     """Without copies that a later one of the same filter has replaced, in order of first appearance."""
-    best: dict[tuple[Key, int, int], HistoryEntry] = {}
+    best: dict[tuple[Key, int, int], E] = {}
     for entry in entries:
         place = (entry.key, entry.incarnation, entry.sequence)
         if place not in best or entry.count > best[place].count:
