@@ -46,6 +46,7 @@ COMMANDS = {
     "kills of one broker": "make crash",
     "kills in a network": "make crash",
     "kills and queues": "python -m hardening.kills.network_queues",
+    "kills and moves": "python -m hardening.kills.moving_subscribers",
     "kills and limits": "python -m hardening.kills.queue_limits",
     "a stopped broker and a killed one": "make crash",
     "kills of brokers and databases": "make crash-database",

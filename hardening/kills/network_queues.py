@@ -50,7 +50,7 @@ class Site(NamedTuple):
 
 @contextmanager
 def line(folder: Path, size: int, home: int) -> Iterator[list[Site]]:
-    """All queues are the network's, and kept by `home`; 0: by the broker where each is first used."""
+    """All queues and subscriptions are the network's; queues are kept by `home`, or (0) where each is first used."""
     links, sites = free_ports(size), []
     with ExitStack() as stack:
         for router in range(1, size + 1):
@@ -61,6 +61,7 @@ def line(folder: Path, size: int, home: int) -> Iterator[list[Site]]:
             more = (
                 f"[broker]\nid = {router}\n[[listeners]]\nport = {native}\n"
                 f"[[listeners]]\nprotocol = 'stomp'\nport = {stomp}\n[[listeners]]\nprotocol = 'amqp'\nport = {amqp}\n"
+                f"[delivery]\nsubscription_scope = 'network'\n"
                 f"[[policies]]\ndestination = 'queue:>'\nscope = 'network'\nhome = {home}\n"
                 f"[network]\nname = 'test'\nport = {links[router - 1]}\ninsecure = true\n"
                 f"heartbeat_ms = 200\nredial_ms_max = 300\n{peers}\n"

@@ -15,6 +15,7 @@
 - `sizes`: constants of brokers, drawn by chance
 - `wire`: a run whose clients use the wire to the full, with `wire_ledger` (the truth), `wire_consumers`,
   `wire_publishers` and `wire_checkers`
+- `queues`, `subscriptions`: runs with queues, and with durable and shared subscriptions, that are the network's
 - `mutants`: seeded defects in the dispatch, which must be noticed
 - `checkers`: what must hold, by name: safety and, apart, liveness
 - `world`: a run of whole brokers

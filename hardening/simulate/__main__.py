@@ -13,6 +13,7 @@ from hardening.simulate.planting import first_noticed
 from hardening.simulate.promise_mutants import PROMISE_MUTANTS
 from hardening.simulate.queue_mutants import QUEUE_MUTANTS
 from hardening.simulate.run import run
+from hardening.simulate.subscription_mutants import SUBSCRIPTION_MUTANTS
 from tidings.sim.driver import Trace
 
 NAMES = ("world", "scheme", "overlay", "unicast", "tracking", "moment", "strain", "roll")
@@ -32,7 +33,7 @@ def show_mutants() -> int:
     """A table, as docs/networks.md has it."""
     sys.stdout.write("| mutant | defect | first seed | noticed by |\n|---|---|---|---|\n")
     unnoticed = 0
-    for mutant in (*MUTANTS, *PROMISE_MUTANTS, *QUEUE_MUTANTS, *MQTT_MUTANTS, *LEASE_MUTANTS):
+    for mutant in (*MUTANTS, *PROMISE_MUTANTS, *QUEUE_MUTANTS, *SUBSCRIPTION_MUTANTS, *MQTT_MUTANTS, *LEASE_MUTANTS):
         notice = first_noticed(mutant)
         unnoticed += notice is None
         seed, checker = ("none", "nobody") if notice is None else (str(notice.seed), notice.checker)

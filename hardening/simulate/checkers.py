@@ -212,6 +212,9 @@ def interests_known(
         if router in truth:
             truth[router].add(encode_predicate(predicate))
     for router, broker in running.items():
+        for narrowed in broker.network.scheme.local.narrowed:
+            truth[router].narrow(narrowed)
+    for router, broker in running.items():
         for other, interests in truth.items():
             if other != router and broker.network.scheme.predicates.get(other, set()) != interests.rows():
                 return f"router {router} knows other interests of {other} than those subscribed there"

@@ -21,11 +21,12 @@ WORLDS = {
     "unicast": 3,
     "disks": 0,
     "queues": 0,
+    "subscriptions": 0,
     "mqtt": 0,
     "leases": 0,
 }  # in a hundred
 DISKS_SHARE = 0.03  # of a chance of its own
-MQTT_SHARE, QUEUES_SHARE, LEASES_SHARE = 0.04, 0.06, 0.05  # the same
+MQTT_SHARE, QUEUES_SHARE, LEASES_SHARE, SUBSCRIPTIONS_SHARE = 0.04, 0.06, 0.05, 0.06  # the same
 COVERING = tuple(f"covering-{policy}" for policy in POLICIES)
 SCHEMES = {"bdrp": 8, "flooding": 2, **dict.fromkeys(COVERING, 2), "hermes": 0}  # that has a chance of its own
 HERMES_SHARE = 0.05
@@ -82,6 +83,8 @@ def draw(seed: int, **forced: str) -> Choices:
         drawn["world"] = "queues"
     elif Random(f"leases {seed}").random() < LEASES_SHARE:
         drawn["world"] = "leases"
+    elif Random(f"subscriptions {seed}").random() < SUBSCRIPTIONS_SHARE:
+        drawn["world"] = "subscriptions"
     if Random(f"hermes {seed}").random() < HERMES_SHARE:
         drawn["scheme"] = "hermes"
     if forced.keys() - {"world", "moment", "strain"} and "world" not in forced:

@@ -6,6 +6,7 @@ from hardening.simulate.disks import DisksWorld
 from hardening.simulate.leases.world import LeasesWorld
 from hardening.simulate.mqtt import MqttWorld
 from hardening.simulate.queues import QueuesWorld
+from hardening.simulate.subscriptions import SubscriptionsWorld
 from hardening.simulate.wire import WireWorld
 from hardening.simulate.world import Outcome, World
 from tidings.sim.driver import Trace
@@ -23,6 +24,8 @@ def run(seed: int, trace: Trace | None = None, /, **forced: str) -> Outcome:
             return DisksWorld(seed, trace).run()
         if choices.world == "queues":
             return QueuesWorld(seed, trace).run()
+        if choices.world == "subscriptions":
+            return SubscriptionsWorld(seed, trace).run()
         if choices.world == "mqtt":
             return MqttWorld(seed, trace).run()
         if choices.world == "leases":

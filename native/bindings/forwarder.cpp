@@ -233,6 +233,13 @@ void bind_network(nb::class_<PyForwarder>& type) {
             },
             nb::arg("next_hops"), "For every router that can be reached: the neighbour on the way to it.")
         .def(
+            "reverse_paths",
+            [](PyForwarder& self, const std::unordered_map<uint32_t, std::vector<uint32_t>>& origins) {
+                self.forwarder.network().set_reverse_paths(origins);
+            },
+            nb::arg("origins"),
+            "Of each neighbour the origins whose broadcasts it takes from here; one that is not named may take all.")
+        .def(
             "link",
             [](PyForwarder& self, uint32_t connection, uint32_t neighbour) {
                 self.forwarder.network().link(connection, neighbour);
@@ -315,7 +322,9 @@ void bind_network(nb::class_<PyForwarder>& type) {
             "drop_event_filter",
             [](PyForwarder& self, uint32_t number) { self.forwarder.network().event_trees.remove_filter(number); },
             nb::arg("number"))
-        .def("network_stats", &PyForwarder::network_stats, nb::sig("def network_stats(self) -> dict[str, int]"));
+        .def("network_stats", &PyForwarder::network_stats, nb::sig("def network_stats(self) -> dict[str, int]"))
+        .def("take_in_vain", &PyForwarder::take_in_vain, nb::sig("def take_in_vain(self) -> list[bytes]"),
+             "Some of the messages that were brought here since the last call and that nobody here wanted.");
 }
 
 }  // namespace

@@ -209,6 +209,12 @@ public:
         return d;
     }
 
+    nb::list take_in_vain() {
+        nb::list found;
+        for (const std::string& one : forwarder.network().take_in_vain()) found.append(to_bytes(one));
+        return found;
+    }
+
     Forwarder forwarder;
 
 private:

@@ -750,6 +750,11 @@ class Forwarder:
     def routes(self, next_hops: Mapping[int, int]) -> None:
         """For every router that can be reached: the neighbour on the way to it."""
 
+    def reverse_paths(self, origins: Mapping[int, Sequence[int]]) -> None:
+        """
+        Of each neighbour the origins whose broadcasts it takes from here; one that is not named may take all.
+        """
+
     def link(self, connection: int, neighbour: int) -> None: ...
 
     def unlink(self, neighbour: int) -> None: ...
@@ -793,6 +798,39 @@ class Forwarder:
     def drop_event_filter(self, number: int) -> None: ...
 
     def network_stats(self) -> dict[str, int]: ...
+
+    def take_in_vain(self) -> list[bytes]:
+        """
+        Some of the messages that were brought here since the last call and that nobody here wanted.
+        """
+
+class LoadPump:
+    """
+    Publishes ready-made messages, one a send, and counts those that a subscriber gets.
+    """
+
+    def __init__(self, publishers: Sequence[int], probe: int, others: Sequence[int], frames: Sequence[bytes], mark: bytes, *, number_at: int = -1, stamp_at: int = -1, seed: int = 0) -> None: ...
+
+    def run(self, seconds: float, in_flight: int, rate: float, least: int = 0) -> None:
+        """
+        Until the time is over and `least` more are sent: with `in_flight` on their way, or, if there is a rate, as a Poisson process.
+        """
+
+    def drain(self, patience: float) -> bool:
+        """
+        Until everything has arrived; False: nothing came for `patience` seconds.
+        """
+
+    @property
+    def sent(self) -> int: ...
+
+    @property
+    def arrived(self) -> int: ...
+
+    def take_latencies(self) -> list[float]:
+        """
+        Seconds from before the send to the read of each stamped message that arrived since the last call.
+        """
 
 class Matcher:
     """The exact matcher: an index over subscribers' predicates."""

@@ -293,6 +293,14 @@ def _routing(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     return len(routers), _page(items, request)
 
 
+def _interests(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
+    return broker.engine.interests(request.offset, _count(request), request.containing)
+
+
+def _covering(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
+    return broker.engine.covering_tables(request.offset, _count(request), request.containing)
+
+
 def _policies(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """In order, each with the number of queues that it holds for."""
     engine = broker.engine
@@ -354,6 +362,8 @@ _LISTS: dict[str, Callable[[BrokerView, Inspect], tuple[int, list[Item]]]] = {
     "destinations": _destinations,
     "traffic": _traffic,
     "routing": _routing,
+    "interests": _interests,
+    "covering": _covering,
     "policies": _policies,
     "users": _users,
     "access": _access,

@@ -62,7 +62,8 @@ class CostAnswer:
     outside: tuple[str, ...]  # of what was measured
     error: float
     message_s: Interval  # CPU time, with this number of messages in flight
-    saturated: Interval  # messages a second, with this number in flight
+    saturated: Interval  # messages a second, with this number in flight, of clients as fast as those of the calibration
+    fast_clients: Interval  # the same, of clients that never make the broker wait
     busiest: Interval  # messages a second at UTILISATION_MAX, of many independent publishers
     rate_allowed: Interval  # for the waiting time
     nic_rate: float | None  # messages a second that the network interface carries
@@ -86,6 +87,7 @@ def plan_costs(costs: BrokerCosts, question: CostQuestion) -> CostAnswer:
         error,
         each,
         _down(lambda one: 1 / one.cost(traffic), models),
+        _down(lambda one: 1 / one.fast_clients.cost(traffic), models),
         _down(lambda one: one.rate_at(traffic, UTILISATION_MAX), models),
         _down(lambda one: rate_within(one, question), models),
         None if question.nic_bytes_per_s is None else question.nic_bytes_per_s / _nic_bytes(traffic),
@@ -95,7 +97,7 @@ def plan_costs(costs: BrokerCosts, question: CostQuestion) -> CostAnswer:
 
 def rate_within(costs: BrokerCosts, question: CostQuestion) -> float:
     """The largest rate at which the waiting time is kept; 0: waking up takes longer."""
-    high = UTILISATION_MAX / costs.cost(question.traffic)
+    high = UTILISATION_MAX / costs.fast_clients.cost(question.traffic)
     if _keeps(costs, question, question.traffic, high):
         return high
     low = 0.0
@@ -161,7 +163,7 @@ def _divided(costs: BrokerCosts, question: CostQuestion, rate: float) -> Callabl
 
 
 def _keeps(costs: BrokerCosts, question: CostQuestion, traffic: Traffic, rate: float) -> bool:
-    if rate * costs.cost(traffic) > UTILISATION_MAX * (1 + 1e-9):
+    if rate * costs.fast_clients.cost(traffic) > UTILISATION_MAX * (1 + 1e-9):
         return False
     try:
         return costs.queue(traffic, rate).quantile(question.probability) <= question.waiting_max_s

@@ -8,11 +8,11 @@ from typing import Any
 from tidings.capacity.arrays import refuse
 from tidings.capacity.cost_model import BrokerCosts
 from tidings.capacity.processing import Errors
-from tidings.capacity.traffic import TERMS
+from tidings.capacity.traffic import CLIENT_TERMS, TERMS
 from tidings.errors import CodecError, UsageError
 from tidings.text_files import as_object, fault
 
-FORMAT, VERSION = "tidings.broker-costs", 1
+FORMAT, VERSION = "tidings.broker-costs", 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,7 @@ def _document(costs: BrokerCosts) -> dict[str, Any]:
         "persistent": list(costs.persistent),
         "domain": {name: list(pair) for name, pair in costs.domain.items()},
         "excluded": list(costs.excluded),
+        "client_seconds": dict(zip(CLIENT_TERMS, costs.client, strict=False)),
         "covariance": [list(line) for line in costs.covariance],
     }
     for name, errors in (("errors_fitted", costs.errors), ("errors_held_out", costs.held_out)):
@@ -94,6 +95,7 @@ def _read(document: dict[str, Any]) -> BrokerCosts:
         None if fitted is None else Errors.of_row(fitted),
         None if held_out is None else Errors.of_row(held_out),
         tuple(str(one) for one in document["excluded"]),
+        tuple(float(value) for value in document["client_seconds"].values()),
     )
 
 

@@ -1,12 +1,19 @@
 """Fits `BrokerCosts` to measured costs of messages, finds where another regime begins, and tests the fit.
 
-The terms of a message's cost are linear in their values but for φ, the share of what is in flight that is taken in one
-turn. A Tidings broker counts its reads and writes: from them follows the size of the turns that there really were, and
-from these φ; so costs do not suffer from a machine whose other work makes turns larger or smaller. Of a broker that
-does not count them φ is tried on a grid. The values are fitted by non-negative least squares of relative errors: a cost
-of 1 µs and one of 1 ms count alike. Errors are relative to the geometric mean of what the fit says and what was
-measured, in a few rounds: relative to one of them, half as much and twice as much would not count alike, and everything
-would come out too cheap or too dear.
+The terms of a message's cost are linear in their values but for the sizes of turns. A Tidings broker counts its reads
+and writes: of plain messages these are factors themselves, and of persistent ones the size of turns follows from them;
+so costs do not suffer from a machine whose other work makes turns larger or smaller. Of a broker that does not count
+them the share of what is in flight that a turn takes is tried on a grid.
+
+The values are fitted by non-negative least squares of relative errors: a cost of 1 µs and one of 1 ms count alike.
+Errors are relative to the geometric mean of what the fit says and what was measured, in a few rounds: relative to one
+of them, half as much and twice as much would not count alike, and everything would come out too cheap or too dear.
+Errors that are far larger than the typical one count for less (Huber's weights): on a machine with other work a few
+points are wrong by a factor, always in one direction. What messages cost the clients is fitted alike.
+
+Last, with costs known, the share and the pace of the clients are those that predict best without the counts. (Clients
+are a little faster than their CPU time says, for some of it they spend waiting; where other work takes turns with them
+they are slower.)
 
 Where a broker comes upon another bottleneck (the thesis leaves out r ≥ 20), the points beyond belong to another model.
 `find_break` sees that in the prediction: a fit without them is wrong about nearly all of them, in one direction, by far
@@ -16,6 +23,7 @@ more than about its own. Those points are excluded, and the domain ends before t
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +31,7 @@ import numpy as np
 from tidings.capacity.arrays import Array, check_finite, refuse
 from tidings.capacity.cost_model import BrokerCosts
 from tidings.capacity.processing import Errors
-from tidings.capacity.traffic import DOMAIN, TERMS, Traffic, row
+from tidings.capacity.traffic import CLIENT_TERMS, DOMAIN, TERMS, Traffic, client_row, row
 from tidings.extras import lazy
 
 if TYPE_CHECKING:
@@ -31,12 +39,16 @@ if TYPE_CHECKING:
 else:
     optimize = lazy("scipy.optimize")
 
+COUNTED_SHARES = (0.5, 0.7, 0.85, 1.0)
+PACES = (0.7, 0.8, 0.9, 1.0, 1.15, 1.35, 1.6, 2.0)  # of clients, in units of their CPU time
 SHARES = (0.005, 0.01, 0.02, 0.035, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)  # φ
-ROUNDS = 6  # of reweighting
+ROUNDS = 8  # of reweighting
 EXPECTED_MIN = 1e-2  # of what was measured
 TURN_MAX, HALVINGS = 1e6, 30
-SEVERAL = 2  # messages in flight of a connection
+TYPICAL_MIN, HUBER = 0.02, 2.0  # of relative errors: what is typical at least; how many times that still counts fully
+MAD = 1.48  # of a normal distribution: its deviation in units of the median absolute one
 _READ, _WRITE = list(TERMS).index("read"), list(TERMS).index("write")
+_CLIENT_READ, _CLIENT_WRITE = list(CLIENT_TERMS).index("read"), list(CLIENT_TERMS).index("write")
 FOLDS = 10
 BREAK_FACTOR, BREAK_MIN = 3.0, 0.25  # beyond a break errors are larger than both: than those before, and than this
 BEYOND_MIN = 2  # points
@@ -52,38 +64,34 @@ class CostPoint:
     name: str = ""
     reads: float | None = None  # per message; None: not counted
     writes: float | None = None
+    client_s: float | None = None  # CPU seconds of the clients; None: not known, or not of clients that send only
 
     def __post_init__(self) -> None:
         check_finite("seconds", self.seconds, 0, open_low=True)
 
     @property
     def counted(self) -> bool:
-        """True if its reads are those of messages alone, without acknowledgements."""
-        return bool(self.reads) and self.writes is not None and not self.traffic.persistent
-
-    @property
-    def several(self) -> bool:
-        """True if a connection has several messages in flight: with one, every read brings one, however many wait."""
-        return self.traffic.in_flight >= SEVERAL * self.traffic.publishers
+        return bool(self.reads) and self.writes is not None
 
     @property
     def turn_size(self) -> float:
-        """Messages in a turn, from the reads of a message: reads(k)/k falls with k."""
-        low, high = 0.0, math.log(TURN_MAX)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            k = math.exp(middle)
-            more = float(self.traffic.reads(np.array([k]))[0]) / k > (self.reads or 1.0)
-            low, high = (middle, high) if more else (low, middle)
-        return math.exp(low)
+        """Messages in a turn, from the counted ones: of persistent messages from the writes of receipts and copies."""
+        return _turn_size(self)
 
     def row(self, share: float) -> Array:
         """The factors of TERMS, as counted if they were."""
         if not self.counted:
-            return row(self.traffic, self.traffic.turn_size(share))
-        k = self.turn_size if self.several else self.traffic.turn_size(share)
-        factors = row(self.traffic, k)
-        factors[_READ], factors[_WRITE] = self.reads, self.writes
+            return _row(self.traffic, self.traffic.turn_size(share))
+        factors = _row(self.traffic, self.turn_size).copy()
+        if not self.traffic.persistent:
+            factors[_READ], factors[_WRITE] = self.reads, self.writes
+        return factors
+
+    def client_row(self, share: float) -> Array:
+        """The factors of CLIENT_TERMS."""
+        factors = client_row(self.traffic, self.turn_size if self.counted else self.traffic.turn_size(share))
+        if self.counted:
+            factors[_CLIENT_READ], factors[_CLIENT_WRITE] = self.reads, self.writes
         return factors
 
 
@@ -94,6 +102,27 @@ class RegimeBreak:
     variable: str
     value: float
     error: float  # relative, of the costs beyond
+
+
+@lru_cache(maxsize=1 << 14)
+def _row(traffic: Traffic, k: float) -> Array:
+    """Fits look at the same points again and again."""
+    return row(traffic, k)
+
+
+@lru_cache(maxsize=1 << 12)
+def _turn_size(point: CostPoint) -> float:
+    low, high = 0.0, math.log(TURN_MAX)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        k = np.array([math.exp(middle)])
+        reads = float(point.traffic.reads(k)[0])
+        expected, counted = reads, point.reads
+        if point.traffic.persistent:
+            expected, counted = reads + float(point.traffic.writes(k)[0]), point.writes
+        more = expected / float(k[0]) > (counted or 1.0)
+        low, high = (middle, high) if more else (low, middle)
+    return min(math.exp(low), max(1.0, point.traffic.in_flight))
 
 
 def fit_broker(points: Sequence[CostPoint], wake: float = 0.0, *, excluded: Sequence[str] = ()) -> BrokerCosts:
@@ -115,7 +144,9 @@ def fit_broker(points: Sequence[CostPoint], wake: float = 0.0, *, excluded: Sequ
         wake,
         len(used),
         excluded=tuple(reasons),
+        client=_clients(used, share),
     )
+    costs = _paced(costs, used)
     return replace(costs, errors=errors_of(costs, used), held_out=_summary(cross_validated(used, share)))
 
 
@@ -184,16 +215,33 @@ def _fitted(points: Sequence[CostPoint]) -> tuple[float, Array]:
 
 
 def _shares(points: Sequence[CostPoint]) -> Sequence[float]:
-    """Those to try: one, if turns were counted."""
-    counted = [one for one in points if one.counted and one.several]
-    if len(counted) * 4 < len(points):
-        return SHARES
-    sizes = np.log([one.turn_size for one in counted])
+    """Those to try."""
+    return [1.0] if points and all(one.counted for one in points) else SHARES
 
-    def error(share: float) -> float:
-        return float(np.mean(np.abs(np.log([one.traffic.turn_size(share) for one in counted]) - sizes)))
 
-    return [min(SHARES, key=error)]
+def _clients(points: Sequence[CostPoint], share: float) -> tuple[float, ...]:
+    known = [one for one in points if one.client_s]
+    if len(known) <= len(CLIENT_TERMS):
+        return ()
+    matrix = np.array([one.client_row(share) for one in known])
+    return tuple(_solve(matrix, np.array([one.client_s for one in known], dtype=np.float64)).tolist())
+
+
+def _paced(costs: BrokerCosts, points: Sequence[CostPoint]) -> BrokerCosts:
+    """With the share and the pace of clients that predict the costs of plain messages best."""
+    plain = [one for one in points if one.client_s and one.counted and not one.traffic.persistent]
+    if not costs.client or not plain:
+        return costs
+    tried = [
+        replace(costs, share=share, client=tuple(pace * value for value in costs.client))
+        for share in COUNTED_SHARES
+        for pace in PACES
+    ]
+
+    def wrong(one: BrokerCosts) -> float:
+        return float(np.mean([abs(math.log(one.cost(point.traffic) / point.seconds)) for point in plain]))
+
+    return min(tried, key=wrong)
 
 
 def _matrix(points: Sequence[CostPoint], share: float) -> Array:
@@ -208,11 +256,16 @@ def _solve(matrix: Array, target: Array) -> Array:
     expected = target
     scale = np.linalg.norm(matrix / target[:, None], axis=0)
     scale[scale == 0] = 1.0
-    values = np.zeros(matrix.shape[1])
+    values, weights = np.zeros(matrix.shape[1]), np.ones(len(target))
     for _ in range(ROUNDS):
-        solution, _ = optimize.nnls(matrix / expected[:, None] / scale, target / expected)
+        weighted = weights / expected
+        solution, _ = optimize.nnls(matrix * weighted[:, None] / scale, target * weighted)
         values = solution / scale
-        expected = np.sqrt(np.maximum(matrix @ values, target * EXPECTED_MIN) * target)
+        found = np.maximum(matrix @ values, target * EXPECTED_MIN)
+        expected = np.sqrt(found * target)
+        errors = np.abs(found - target) / expected
+        typical = max(MAD * float(np.median(errors)), TYPICAL_MIN)
+        weights = np.sqrt(np.minimum(1.0, HUBER * typical / np.maximum(errors, TYPICAL_MIN)))
     return np.asarray(values, dtype=np.float64)
 
 

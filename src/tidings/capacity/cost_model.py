@@ -5,7 +5,10 @@
 
     S(k) = once(k) + k·each     (a mixture of two kinds: with receivers and without)
 
-and the broker is the queue of `tidings.capacity.batching`, whose server takes all that waits. The closed forms of the
+and the broker is the queue of `tidings.capacity.batching`, whose server takes all that waits. At saturation k is what
+its clients keep in flight, if they are fast enough. Clients that take longer over a message than the broker does are
+what saturates: then turns become so small that a message costs the broker as much as them (`BrokerCosts.turn`; `client`
+has the costs of those clients that the calibration was made with). The closed forms of the
 thesis are special cases: `closed_form` gives the one of `processing.MODELS` that has the same cost at an operating
 point, and with one message in flight (k = 1) the queue is M/GI/1.
 
@@ -26,11 +29,13 @@ from tidings.capacity.arrays import Array, check_finite, refuse
 from tidings.capacity.batch_fluid import queue_of
 from tidings.capacity.batching import BatchKind, BatchQueue, always, capacity, mixed, rate_at
 from tidings.capacity.processing import Errors, Fitted
-from tidings.capacity.traffic import DOMAIN, OF_RECEIVERS, TERMS, Traffic, row, seconds_of
+from tidings.capacity.traffic import CLIENT_TERMS, DOMAIN, OF_RECEIVERS, TERMS, Traffic, client_row, row, seconds_of
 
 Z_95 = 1.96
 _FIXED = tuple(name for name in TERMS if name not in OF_RECEIVERS)
 _HIT_MIN = 1e-12  # a batch without receivers is not rarer
+HALVINGS = 20
+ENDLESS = 1e6  # messages in flight of each publisher, if publishers wait for nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +52,15 @@ class BrokerCosts:
     errors: Errors | None = None
     held_out: Errors | None = None
     excluded: tuple[str, ...] = ()  # measured points that the fit leaves out, each with the reason
+    client: tuple[float, ...] = ()  # of CLIENT_TERMS: the clients of the calibration; empty: faster than any broker
 
     def __post_init__(self) -> None:
         if len(self.values) != len(TERMS):
             raise refuse(f"costs need {len(TERMS)} values, not {len(self.values)}")
         for name, value in zip(TERMS, self.values, strict=True):
             check_finite(name, value, 0)
+        if len(self.client) not in (0, len(CLIENT_TERMS)):
+            raise refuse(f"costs of clients need {len(CLIENT_TERMS)} values, not {len(self.client)}")
         check_finite("share", self.share, 0, 1)
         check_finite("wake", self.wake, 0)
         unknown = set(self.domain) - set(DOMAIN)
@@ -70,13 +78,35 @@ class BrokerCosts:
     def parameters(self) -> dict[str, float]:
         return dict(zip(TERMS, self.values, strict=True))
 
+    def turn(self, traffic: Traffic) -> float:
+        """k at saturation: of what is in flight, or of clients that are slower than the broker."""
+        most = traffic.turn_size(self.share)
+        if not self.client or traffic.persistent or self._ahead(traffic, most) >= 0:
+            return most
+        low, high = 0.0, float(np.log(most))
+        if self._ahead(traffic, 1.0) <= 0:
+            return 1.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._ahead(traffic, float(np.exp(middle))) > 0 else (low, middle)
+        return float(np.exp(low))
+
+    def _ahead(self, traffic: Traffic, k: float) -> float:
+        """By how much longer the broker takes over a message than its clients do."""
+        return float(row(traffic, k) @ np.array(self.values) - client_row(traffic, k) @ np.array(self.client))
+
+    @property
+    def fast_clients(self) -> "BrokerCosts":
+        """The same broker, whose clients never make it wait."""
+        return replace(self, client=())
+
     def cost(self, traffic: Traffic) -> float:
         """CPU seconds of a message at saturation with this number of messages in flight."""
-        return float(row(traffic, traffic.turn_size(self.share)) @ np.array(self.values))
+        return float(row(traffic, self.turn(traffic)) @ np.array(self.values))
 
     def error(self, traffic: Traffic) -> float:
         """Relative: half the width of the 95 % interval of a cost, from the fit's and that of points held out."""
-        factors = row(traffic, traffic.turn_size(self.share))
+        factors = row(traffic, self.turn(traffic))
         own = 0.0
         if self.covariance:
             own = float(np.sqrt(max(0.0, factors @ np.array(self.covariance) @ factors))) / self.cost(traffic)
@@ -94,23 +124,26 @@ class BrokerCosts:
         return tuple(found)
 
     def scaled(self, factor: float) -> "BrokerCosts":
-        return replace(self, values=tuple(value * factor for value in self.values))
+        """With clients that are dearer by as much, so that turns are of the same size."""
+        values, client = (tuple(value * factor for value in part) for part in (self.values, self.client))
+        return replace(self, values=values, client=client)
 
     def queue(self, traffic: Traffic, rate: float) -> BatchQueue:
-        """Poisson arrivals at this rate. Refuses what the broker cannot carry (E_LAB_OVERLOAD)."""
-        kinds = self._kinds(traffic)
+        """Poisson arrivals at this rate, of publishers that wait for nothing. Refuses what the broker cannot carry
+        (E_LAB_OVERLOAD)."""
+        kinds = self._kinds(replace(traffic, in_flight=ENDLESS * traffic.publishers))
         return queue_of(rate, *mixed(kinds), wake=self.wake, kinds=kinds)
 
     def capacity(self, traffic: Traffic) -> float:
         """Messages a second at saturation, of publishers that never wait."""
-        return capacity(mixed(self._kinds(traffic))[0])
+        return capacity(mixed(self._kinds(replace(traffic, in_flight=ENDLESS * traffic.publishers)))[0])
 
     def rate_at(self, traffic: Traffic, busy: float) -> float:
         return rate_at(busy, lambda rate: self.queue(traffic, rate), self.capacity(traffic))
 
     def closed_form(self, traffic: Traffic) -> Fitted:
         """The thesis's model with the same cost at this operating point: t_rcv without receivers, t_tx for each."""
-        k = np.array([traffic.turn_size(self.share)])
+        k = np.array([self.turn(traffic)])
         fixed = float(seconds_of(traffic, self.values, k, _FIXED)[0] / k[0])
         sent = float(seconds_of(traffic, self.values, k, OF_RECEIVERS)[0] / k[0])
         copy = sent / traffic.receivers if traffic.receivers > 0 else 0.0
@@ -118,7 +151,7 @@ class BrokerCosts:
 
     def _kinds(self, traffic: Traffic) -> tuple[BatchKind, ...]:
         """Of turns in which nobody gets anything but those who get everything, and others."""
-        values, each = self.values, self._copy(traffic)
+        values, each, write = self.values, self._copy(traffic), self._write(traffic)
         interests = traffic.interests.varying
         sure, unsure = (replace(traffic, interests=one) for one in (traffic.interests.constant, interests))
 
@@ -139,7 +172,7 @@ class BrokerCosts:
             hit = np.maximum(some(k), _HIT_MIN)
             copies = _given(k * interests.mean, k * interests.variance, hit)
             writes = _given(unsure.writes(k), _write_variance(unsure, k), hit)
-            return np.asarray((np.sqrt(copies) * each + np.sqrt(writes) * self.parameters["write"]) ** 2)
+            return np.asarray((np.sqrt(copies) * each + np.sqrt(writes) * write) ** 2)
 
         if interests.mean <= 0:
             return (BatchKind(always, fixed),)
@@ -151,6 +184,10 @@ class BrokerCosts:
         found = self.parameters
         each = found["copy"] + traffic.body * found["copy_body"] + traffic.properties * found["copy_property"]
         return each + traffic.persistent * found["acknowledged"]
+
+    def _write(self, traffic: Traffic) -> float:
+        """One write, with the acknowledgement that it brings."""
+        return self.parameters["write"] + traffic.persistent * self.parameters["answer"]
 
 
 def _given(mean: Array, variance: Array, probability: Array) -> Array:

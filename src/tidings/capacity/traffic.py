@@ -1,15 +1,17 @@
 """Traffic of a broker: messages, receivers and connections, and what they multiply in the cost of a message.
 
 A broker works in turns. In a turn it takes what waits, k messages: it reads from every connection that some of them
-came over, matches what it read, and writes once to every connection that gets any of that. So a message costs
+came over, at most READ_BYTES at a time, and matches what it read. What a small read (less than SMALL_READ_BYTES) has
+for subscribers is written at once, one write to each of them; that of large reads is gathered until the turn ends or
+FLUSH_BYTES are waiting. So a message costs
 
-    c(k) = (t_turn + reads(k)·(t_read + d(k/reads(k))·t_write))/k + what it costs wherever it is in the turn
+    c(k) = (t_turn + reads(k)·t_read + writes(k)·t_write)/k + what it costs wherever it is in the turn
 
 with reads(k) = P·(1 − C(W − W/P, k)/C(W, k)): over which of P publishing connections k of W messages in flight come, if
-each has as many; and d(j) the receivers that j messages reach. `TERMS`
+each has as many; and writes(k) = reads(k)·d(k/reads(k)) or d(k), with d(j) the receivers that j messages reach. `TERMS`
 lists all factors; the table is the model, as `tidings.capacity.processing.MODELS` is that of the thesis. Messages in
-flight matter because they decide k: of W that their publishers have sent and that have not arrived, a share φ is taken
-together (`turn_size`).
+flight matter because they decide k: a broker that its publishers keep busy finds all of them waiting when its turn
+begins (`turn_size`); of persistent ones half, for the others are being committed meanwhile.
 
 Receivers of one message need not be independent of each other (`Interests`): with all-or-none interests a turn costs
 little or much and nothing between, so it is a mixture (`Interests.nobody`) and not its mean.
@@ -35,8 +37,14 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-HEADER_BYTES = 100.0  # of a message besides body and properties: frame, id, destination
-PROPERTY_BYTES = 24.0
+HEADER_BYTES = 70.0  # of a message besides body and properties: frame, id, destination
+PROPERTY_BYTES = 14.0
+READ_BYTES = float(1 << 16)  # of one read: the event loop's buffer
+SMALL_READ_BYTES = 2048.0  # as in broker/tuning/read_moderation.py
+FLUSH_BYTES = float(1 << 20)  # as in broker/connections/output_flush.py
+SMALL_EXPONENT = 3.0  # how sharply reads around SMALL_READ_BYTES part into small and large ones
+CACHE_BYTES = 4e6  # copies of one turn that are larger than this are written to memory and read again
+PIPELINED = 0.5  # of the persistent messages in flight: those that the broker takes while others are committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,26 +153,47 @@ class Traffic:
         return HEADER_BYTES + self.properties * PROPERTY_BYTES + self.body
 
     def reads(self, k: Array) -> Array:
-        """Connections that k of the messages in flight come over, on average."""
+        """From publishers, for k of the messages in flight, on average."""
         flight, k = max(self.in_flight, self.publishers), np.asarray(k, dtype=np.float64)
         left = flight - flight / self.publishers  # of the others
         inside = np.minimum(k, left)
         missed = special.gammaln(left + 1) - special.gammaln(left - inside + 1)
         missed += special.gammaln(flight - inside + 1) - special.gammaln(flight + 1)
-        return np.asarray(self.publishers * (1 - np.where(k <= left, np.exp(missed), 0.0)), dtype=np.float64)
+        connections = self.publishers * (1 - np.where(k <= left, np.exp(missed), 0.0))
+        return np.asarray(np.maximum(connections, k * self.size / READ_BYTES), dtype=np.float64)
 
     def writes(self, k: Array) -> Array:
-        """Writes to subscribers for k messages, on average: after each read those who get any of it."""
-        return self.reads(k) * self.interests.reached(self.read_size(k))
+        """Writes to subscribers for k messages, on average."""
+        if self.persistent:
+            return self.interests.reached(k)
+        reads = self.reads(k)
+        flushes = np.clip(k * self.receivers * self.size / FLUSH_BYTES, 1.0, np.maximum(reads, 1.0))
+        at_once, gathered = (
+            reads * self.interests.reached(self.read_size(k)),
+            flushes * self.interests.reached(k / flushes),
+        )
+        small = self.small_reads(k)
+        return np.asarray(small * at_once + (1 - small) * np.minimum(at_once, gathered), dtype=np.float64)
 
     def read_size(self, k: Array) -> Array:
         """Messages that a read brings, of k in a turn."""
         reads = self.reads(k)
         return np.asarray(k / np.where(reads > 0, reads, 1.0), dtype=np.float64)
 
+    def small_reads(self, k: Array) -> Array:
+        """The share of reads whose output is written at once."""
+        return np.asarray(
+            1 / (1 + (self.read_size(k) * self.size / SMALL_READ_BYTES) ** SMALL_EXPONENT), dtype=np.float64
+        )
+
+    def cold_bytes(self, k: Array) -> Array:
+        """Bytes of the bodies in k messages' copies that do not stay in the processor's cache."""
+        sent = np.asarray(k, dtype=np.float64) * self.receivers * self.body
+        return np.asarray(sent**2 / (sent + CACHE_BYTES), dtype=np.float64)
+
     def turn_size(self, share: float) -> float:
         """k of a saturated broker that takes this share of what is in flight together."""
-        return 1 + share * (self.in_flight - 1)
+        return 1 + (PIPELINED if self.persistent else share) * (self.in_flight - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +218,8 @@ TERMS: Mapping[str, CostTerm] = MappingProxyType(
         "read": CostTerm("a read from one connection", lambda t, k: t.reads(k)),
         "write": CostTerm("a write to one connection", lambda t, k: t.writes(k)),
         "commit": CostTerm("a commit of persistent messages", lambda t, k: np.full_like(k, t.persistent)),
+        "receipt": CostTerm("the receipts for a read of persistent messages", lambda t, k: t.persistent * t.reads(k)),
+        "answer": CostTerm("an acknowledgement of a subscriber", lambda t, k: t.persistent * t.interests.reached(k)),
         "message": CostTerm("a message", _each(lambda t: 1.0)),
         "body": CostTerm("a byte of a body, received", _each(lambda t: t.body)),
         "property": CostTerm("a property, received", _each(lambda t: t.properties)),
@@ -197,13 +228,24 @@ TERMS: Mapping[str, CostTerm] = MappingProxyType(
         "component": CostTerm("a further comparison, indexed", _each(lambda t: (t.components - 1) * _indexed(t))),
         "copy": CostTerm("a copy", _each(lambda t: t.receivers)),
         "copy_body": CostTerm("a byte of a body, sent", _each(lambda t: t.receivers * t.body)),
+        "copy_cold": CostTerm("a byte sent that does not stay in the cache", lambda t, k: t.cold_bytes(k)),
         "copy_property": CostTerm("a property, sent", _each(lambda t: t.receivers * t.properties)),
         "stored": CostTerm("a persistent message", _each(lambda t: float(t.persistent))),
         "stored_body": CostTerm("a byte of a persistent body", _each(lambda t: t.persistent * t.body)),
         "acknowledged": CostTerm("an acknowledged copy", _each(lambda t: t.persistent * t.receivers)),
     }
 )
-OF_RECEIVERS = ("write", "copy", "copy_body", "copy_property", "acknowledged")
+OF_RECEIVERS = ("write", "answer", "copy", "copy_body", "copy_cold", "copy_property", "acknowledged")
+# What a message costs the clients, of one core for all of them.
+CLIENT_TERMS: Mapping[str, Callable[[Traffic, Array], Array]] = MappingProxyType(
+    {
+        "message": _each(lambda t: 1.0),
+        "read": lambda t, k: t.reads(k),
+        "write": lambda t, k: t.writes(k),
+        "body": _each(lambda t: t.body),
+        "copy_body": _each(lambda t: t.receivers * t.body),
+    }
+)
 DOMAIN = ("body", "properties", "filters", "components", "receivers", "publishers", "in_flight")
 
 
@@ -211,6 +253,12 @@ def row(traffic: Traffic, k: float) -> Array:
     """The factors of TERMS for one message in a turn of k."""
     sizes = np.array([k], dtype=np.float64)
     return np.array([float(term.of(traffic, sizes)[0]) / k for term in TERMS.values()])
+
+
+def client_row(traffic: Traffic, k: float) -> Array:
+    """The factors of CLIENT_TERMS for one message in a turn of k."""
+    sizes = np.array([k], dtype=np.float64)
+    return np.array([float(factor(traffic, sizes)[0]) / k for factor in CLIENT_TERMS.values()])
 
 
 def seconds_of(traffic: Traffic, values: Sequence[float], k: Array, names: tuple[str, ...] = tuple(TERMS)) -> Array:

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from tidings.broker.config.network import ENCODINGS, NetworkTable
-from tidings.cli import net_members
 from tidings.cli.experiments import real_network
 from tidings.cli.json_text import found_json
+from tidings.cli.network import members, questions
 from tidings.errors import TidingsError, UsageError
 from tidings.localnet.member import Routing
 from tidings.localnet.network import LocalNetwork, LocalOptions
@@ -32,7 +32,8 @@ MEMBERS_OWN = ("host", "port", "address", "join", "peers")
 Folder = Annotated[Path, typer.Option("--folder", help="The folder of the network: stores, logs, configuration.")]
 app = typer.Typer(no_args_is_help=True, help="Run a network of brokers on this machine, from one topology file.")
 app.add_typer(real_network.app, name="experiment")
-net_members.register(app)
+members.register(app)
+questions.register(app)
 
 
 SIZE, STUB_SIZE, SYSTEMS_MAX = 4, 1000, 10  # brokers, where none are given; autonomous systems

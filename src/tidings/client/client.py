@@ -24,6 +24,7 @@ from tidings.client.advertisements import AdvertisementRequests
 from tidings.client.argument_checks import a_name, flag, seconds, text, whole
 from tidings.client.async_errors import AsyncErrors
 from tidings.client.bodies import Body
+from tidings.client.broker_url import parse_url
 from tidings.client.connection.answers import Receipt, error_of
 from tidings.client.connection.orphan_subscriptions import OrphanSubscriptions
 from tidings.client.connection.outbox import Outbox, unsent
@@ -34,6 +35,7 @@ from tidings.client.connection.resubscription import Resubscribing
 from tidings.client.connection.transport import CLOSE_SECONDS, Transport
 from tidings.client.event_types import EventTypes
 from tidings.client.message_builder import compose, next_id
+from tidings.client.moving import ClientMove
 from tidings.client.network_queries import Observing
 from tidings.client.options import ConnectOptions
 from tidings.client.queue import Queue, QueuePage
@@ -61,6 +63,7 @@ from tidings.protocols.native.frames import (
 )
 
 WINDOW = 1000
+CONNECT_SECONDS = 10.0  # to another broker
 HURRIED = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)  # closing because of one of these does not wait
 
 
@@ -85,6 +88,7 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         self._outbox = Outbox(self._line, self._requests.next_receipt, self.check_session)
         self._echoes = OwnEchoes(self._line)
         Transacting.__init__(self, self._echoes)
+        self._move: ClientMove | None = None
         self._close_seconds = options.close_seconds
         self.numbers = itertools.count(1)  # of subscriptions
 
@@ -164,6 +168,34 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
     async def ready(self) -> None:
         """Return when there is a connection."""
         await self._line.ready()
+
+    async def move(self, url: str, *, overlap: float = 1.0) -> None:
+        """Go to another broker of the network; plain subscriptions lose and repeat nothing on the way.
+
+        The client subscribes there as well, waits until all brokers know that, and changes over. `overlap`: the longest
+        time, in seconds, that a message is under way in the network. What a broker keeps is found there if it is
+        the network's (queues, durable and shared subscriptions). Open transactions are rolled back. If this
+        raises, the client stays where it is.
+        """
+        self._line.check_loop()
+        if self._move is not None:
+            raise UsageError("E_MOVE", "the client is moving already")
+        (address, *_) = parse_url(url).addresses
+        await self._line.ready()
+        self._move = move = ClientMove(self._line, self._subscriptions.values(), self.ask)
+        try:
+            welcome = await move.prepare(address, CONNECT_SECONDS, seconds("overlap", overlap))
+            before = self._line.use(welcome)
+            move.finish()
+        except BaseException:
+            for number in move.ended:  # it was interrupted at its end
+                self._resubscribing.repeat(move.moving[number])
+            raise
+        finally:
+            self._move = None
+        if before is not None:
+            before.write(control(FrameType.CLOSE, {}))
+            await before.close()
 
     # --- publishing -----------------------------------------------------------------------------------------------
 
@@ -253,7 +285,8 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         When this returns the subscription is active: nothing published afterwards is missed at this broker, and
         with wait="network" nothing that is published at any broker that this one can reach. `durable` names a
         subscription that the broker keeps while the client is disconnected; `shared` one whose messages are
-        divided among all subscribers that name it at this broker (at another broker they are another group);
+        divided among all subscribers that name it at this broker, or, as brokers are configured
+        (`delivery.subscription_scope`), in the network, where durable ones are found at every broker, too;
         shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` is
         applied to a subscriber that does not keep up: push-back, drop-oldest, drop-newest or disconnect.
         `no_local` excludes own messages; only for topics with ack="auto", neither durable nor shared.
@@ -359,7 +392,10 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
                 number, attempt, tag, message = decode_delivery(frame.payload)
                 taker = self._subscriptions.get(number) or self.pages.get(number)
                 if taker is not None:
-                    taker.deliver(decode_message(message), attempt, tag)
+                    decoded = decode_message(message)
+                    if self._move is not None:
+                        self._move.came(number, decoded)
+                    taker.deliver(decoded, attempt, tag)
                 elif self.connected:  # not while it is being closed
                     self._dismissing.stray(number)
             case FrameType.RETAINED:
@@ -413,6 +449,8 @@ class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Rep
         for frame in self.replies_again():
             link.write(frame)
         for subscription in list(self._subscriptions.values()):
+            if self._move is not None and subscription.number in self._move.moving:
+                continue  # it is there already
             if subscription.active:  # the others are among the requests below
                 self._resubscribing.repeat(subscription)
         for frame in (*self.advertised_again(), *self.types_advertised_again()):

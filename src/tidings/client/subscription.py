@@ -21,6 +21,7 @@ from tidings.client.connection.reconnecting_connection import ReconnectingConnec
 from tidings.client.delivery import Delivery
 from tidings.errors import LimitError, TidingsError
 from tidings.model.message import Message
+from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.protocols.native.frames import (
     ACK_CUMULATIVE,
@@ -89,6 +90,7 @@ class Subscription:
         self._seen: dict[int, None] = {}  # tags of what the user has and must acknowledge, in the order of delivery
         self._done: list[int] = []
         self._flushing: asyncio.Handle | None = None
+        self._repeats: set[MessageId] = set()  # after a move
         self._error: TidingsError | None = None
         self._closed = False
         self.active = False  # the broker has confirmed it once
@@ -178,7 +180,38 @@ class Subscription:
         fields = {**self._fields, "subscription": self.number, "credit": room, "receipt": receipt}
         return control(FrameType.SUBSCRIBE, {**fields, "paused": self.window > 0 and not room})
 
+    @property
+    def plain(self) -> bool:
+        """Nobody keeps its messages: it gets what comes while it is there."""
+        fields = self._fields
+        kept = fields["ack"] == "client" or fields["durable"] or fields["shared"] or fields["type"]
+        return self.active and not (self._closed or kept or self.destination.startswith("queue:"))
+
+    @property
+    def no_local(self) -> bool:
+        return bool(self._fields["no_local"])
+
+    def request_everywhere(self, receipt: int) -> bytes:
+        """The frame that makes it at another broker as well; answered when all brokers know it."""
+        fields = {**self._fields, "subscription": self.number, "credit": self.window, "receipt": receipt}
+        return control(FrameType.SUBSCRIBE, {**fields, "wait": "network"})
+
+    def moved(self, messages: list[tuple[Message, int]], repeats: set[MessageId]) -> None:
+        """The connection is another one, by which these came; these ids, which were here already, may come again."""
+        self.echo.begin(self.window)
+        self._taken = -len(self._waiting) - len(messages)  # credit was given for them already
+        self._repeats = repeats
+        for message, attempt in messages:
+            self.deliver(message, attempt, 0)
+
+    def settled(self) -> None:
+        """Nothing comes again any more."""
+        self._repeats = set()
+
     def deliver(self, message: Message, attempt: int, tag: int) -> None:
+        if self._repeats and message.id in self._repeats:
+            self._taken += 1
+            return
         self._waiting.append(Delivery(self, message, attempt, tag, self._line.generation))
         self.echo.received()
         self._arrived.set()

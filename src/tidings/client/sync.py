@@ -333,6 +333,13 @@ class Client:
         """The state of the broker; of a list (`part`) the items from `offset` that contain a text. See docs/wire.md."""
         return result_of(self._async.inspect(part, offset=offset, count=count, containing=containing))
 
+    def move(self, url: str, *, overlap: float = 1.0) -> None:
+        """Go to another broker of the network; plain subscriptions lose and repeat nothing on the way.
+
+        The asynchronous `move` says more.
+        """
+        result_of(self._async.move(url, overlap=overlap))
+
     def publish(
         self,
         destination: str | Destination,

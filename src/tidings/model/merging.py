@@ -77,9 +77,17 @@ def _merge_group(name: str, group: list[Conjunction]) -> list[Conjunction]:
         return group
     rest = [one for one in group[0] if one.name != name]
     tests = [test.constraint for test in group[0].normal.sets[name].tests]
-    sets = [one.normal.sets[name].cuts for one in group]
-    finite = [one for one in sets if _finite(one)]
-    waiting = sorted(one for one in sets if not _finite(one))
+    done = join_sets(name, [one.normal.sets[name].cuts for one in group])
+    if len(done) == len(group):
+        return group
+    return [Conjunction([*rest, *tests, *(express(name, one) or ())]) for one in done]
+
+
+def join_sets(name: str, sets: Iterable[Cuts]) -> list[Cuts]:
+    """The union of these values of an attribute, as few sets that a conjunction can say each."""
+    own = list(sets)
+    finite = [one for one in own if _finite(one)]
+    waiting = sorted(one for one in own if not _finite(one))
     if finite:
         waiting = sorted([*waiting, union_of(finite)])
     done: list[Cuts] = []
@@ -89,9 +97,7 @@ def _merge_group(name: str, group: list[Conjunction]) -> list[Conjunction]:
             done[-1] = joined
         else:
             done.append(one)
-    if len(done) == len(group):
-        return group
-    return [Conjunction([*rest, *tests, *(express(name, one) or ())]) for one in done]
+    return done
 
 
 def _finite(one: Cuts) -> bool:

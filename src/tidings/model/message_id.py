@@ -89,6 +89,10 @@ class MessageIdSource:
         self.delta_ms = delta_ms
 
     @property
+    def publisher(self) -> int:
+        return self._last.publisher
+
+    @property
     def broker(self) -> int:
         return self._last.broker
 

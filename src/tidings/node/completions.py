@@ -298,8 +298,8 @@ class ActivateRemoteConsumer:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSettled:
-    """Durable: the other broker hears that what its consumers settled is on disk. Refused: nothing. Crash: its channel
-    is reset, so it knows that this is not sure."""
+    """Durable: the other broker hears that what its consumers settled, or what it asked for, is on disk. Refused: it
+    hears that. Crash: its channel is reset, so it knows that this is not sure."""
 
     router: Router
     life: int  # of the channel

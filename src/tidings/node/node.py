@@ -129,7 +129,9 @@ class Node:
         self._spread = None if self.network is None else InterestSpread(self.network)
         self.network_queues: NetworkQueues | None = None
         if self.network is not None:
-            self.network_queues = NetworkQueues(self.network, service, journal, outbox, self.connections)
+            assert self._spread is not None
+            common = self.connections, self._spread, settings.subscription_scope
+            self.network_queues = NetworkQueues(self.network, service, journal, outbox, *common)
         self.publishing = Publications(plane, service, journal, outbox, self.backpressure, settings, self.network)
         self.delayed = DelayedMessages(plane, service, journal, outbox, self.publishing, load_max=pieces.load_messages)
         self.records = ClientRecords(observed, service, journal, outbox, self.publishing)

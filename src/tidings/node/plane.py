@@ -91,6 +91,9 @@ class NetworkPlane(Plane, TrackingPlane, Protocol):
 
     def routes(self, next_hops: Mapping[int, int]) -> None: ...
 
+    def reverse_paths(self, origins: Mapping[int, Sequence[int]]) -> None:
+        """Of each neighbour the origins whose broadcasts it takes from here; one that is not named may take all."""
+
     def event_tree(
         self, name: str, up: int, calls: bool, neighbours: Sequence[int], parents: Sequence[str]
     ) -> None: ...
@@ -120,6 +123,12 @@ class NetworkPlane(Plane, TrackingPlane, Protocol):
 
     def destinations(self, message: bytes) -> list[int]:
         """The other brokers that want it."""
+
+    def network_stats(self) -> Mapping[str, int]:
+        """Counts of copies to and from other brokers."""
+
+    def take_in_vain(self) -> list[bytes]:
+        """Some of the messages that other brokers sent here since the last call and that nobody here wanted."""
 
     def enter(self, message: bytes, now_ms: int, connection: int | None) -> None:
         """Send a message that is not persistent to the other brokers that want it."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tidings.delivery.policy import QueuePolicy
+from tidings.delivery.policy import QueuePolicy, QueueScope
 from tidings.model.destination import Destination
 from tidings.node.limits import UserQuota
 
@@ -49,6 +49,7 @@ class NodeSettings:
     last_values: bool = False  # keep the last message of each topic that was published with JMSXRetain
     slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer
     policies: tuple[QueuePolicy, ...] = ()  # of queues; the first that fits
+    subscription_scope: QueueScope = QueueScope.BROKER  # of durable and shared subscriptions
     alternatives: tuple[str, ...] = ()  # addresses of brokers that native clients may turn to
     quotas: tuple[UserQuota, ...] = ()  # of users; the first that fits
     pieces: Pieces = field(default_factory=Pieces)

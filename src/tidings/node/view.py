@@ -13,7 +13,8 @@ from tidings.delivery.policy import QueuePolicy
 from tidings.node.clients.client_sessions import ClientSession, ClientSessions
 from tidings.node.clients.session import Connection
 from tidings.node.clients.user_accounts import Usage
-from tidings.node.network.explanation import explain
+from tidings.node.network.explain import listing
+from tidings.node.network.explain.explanation import explain, explain_selector
 from tidings.node.network.network import Network
 from tidings.node.node import Node
 from tidings.overlay.effects import Router
@@ -121,6 +122,20 @@ class View:
         """The destinations of a message that enters here, and the reasons; empty without a network."""
         network = self._node.network
         return {} if network is None else explain(network, message)
+
+    def explain_selector(self, destination: str, selector: str) -> dict[str, Any]:
+        """The costs of a subscription on links, and brokers with interests like it; empty without a network."""
+        network = self._node.network
+        return {} if network is None else explain_selector(network, destination, selector)
+
+    def interests(self, offset: int, limit: int, containing: str) -> listing.Items:
+        """The interests that this broker advertises, the costliest on links first: how many, and one page."""
+        network = self._node.network
+        return (0, []) if network is None else listing.interests(network, offset, limit, containing)
+
+    def covering_tables(self, offset: int, limit: int, containing: str) -> listing.Items:
+        network = self._node.network
+        return (0, []) if network is None else listing.covering(network, offset, limit, containing)
 
     def network(self) -> NetworkView | None:
         network = self._node.network

@@ -6,7 +6,7 @@ timer, and gives tables to the forwarding plane. The union is closed: a `match` 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from tidings.overlay.effects import ControlMessage, Report, Router, SetTimer
@@ -39,6 +39,7 @@ class UnicastTable:
     """Routes to every other router that can be reached now. Never changed once made, so it can be shared."""
 
     routes: Mapping[Router, Route]
+    takers: Mapping[Router, tuple[Router, ...]] = field(default_factory=dict)  # neighbours: origins of their broadcasts
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class SchemePlacement:
     policy: str = "selective"  # of covering
     advertise: tuple[str, ...] = (">",)  # topics that clients here may publish to; for covering
     merge: bool = False  # subscriptions of this broker; for covering
+    merge_in_vain_max: float = 0.0  # share of what a merger lets through; for covering
     cover_advertisements: bool = False  # do not tell neighbours of those that others cover; for covering
     selective: SelectiveOptions = field(default_factory=SelectiveOptions)
     hermes: HermesOptions = field(default_factory=HermesOptions)
@@ -73,6 +74,7 @@ def _covering(place: SchemePlacement) -> Carrier:
         place.links,
         place.room,
         merge=place.merge,
+        merge_in_vain_max=place.merge_in_vain_max,
         cover_advertisements=place.cover_advertisements,
     )
 

@@ -5,12 +5,13 @@ A scheme is a machine of the control plane. It sees no message of a client; the 
 calls `tick` when the timer `TIMER` rings.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Protocol, TypeAlias
 
 from tidings.errors import TidingsError
 from tidings.model.event_type import EventType
 from tidings.model.predicate import Predicate
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.routing.control.messages import SchemeMessage
 from tidings.routing.effects import Deliver, Effect, Router, UnicastTable
 
@@ -58,6 +59,11 @@ class Scheme(Protocol):
         """Returns what a router advertised, by part: the whole and the differences since. An unknown one: nothing."""
         ...
 
+    @property
+    def local(self) -> LocalInterests:
+        """The subscriptions that this router advertises by the flood, and the rows made of them."""
+        ...
+
     def local_rows(self) -> set[bytes]:
         """Returns this router's interests that the others should know, as rows."""
         ...
@@ -83,6 +89,9 @@ class Scheme(Protocol):
 
     def unsubscribe(self, now: float, predicate: bytes) -> list[Effect]:
         """One fewer has it."""
+
+    def narrow(self, now: float, predicates: Iterable[bytes]) -> list[Effect]:
+        """Advertise these local interests by their exact filters from now on, if they are encoded."""
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         """Takes in what the flood brought of another router, or what a neighbour said to this scheme alone."""

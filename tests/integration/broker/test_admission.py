@@ -1,10 +1,14 @@
 """Publishers are held back, or turned away, when the broker says that messages would wait too long."""
 
 import asyncio
+import fcntl
 import json
 import re
+import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from pathlib import Path
@@ -17,8 +21,16 @@ from hypothesis import strategies as st
 from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.connections.connection import ClientConnection
 from tidings.broker.tuning.capacity_observer import counters
-from tidings.broker.tuning.receive_windows import WINDOW_MIN, ReceiveWindows, Waited, WindowControl
+from tidings.broker.tuning.receive_windows import (
+    WINDOW_MIN,
+    ReceiveWindows,
+    Waited,
+    WindowControl,
+    bound_window,
+    small_segments,
+)
 from tidings.client import connect
+from tidings.client.connection.transport import UNSENT_BYTES, limit_unsent
 from tidings.errors import TidingsError
 from tidings.kernel.clock import now_ms
 from tidings.localnet.ports import free_ports
@@ -125,6 +137,36 @@ def test_publishers_get_windows_while_messages_wait_too_long_and_lose_them_after
             assert noted.window is None
 
     run(work())
+
+
+def flooded(window: int | None) -> tuple[int, int]:
+    """Bytes that wait in the receive buffer, and in both, of a sender that fills what it may."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        small_segments(listening)
+        sender = socket.create_connection(listening.getsockname())
+        limit_unsent(sender)
+        receiver, _ = listening.accept()
+        with sender, receiver:
+            bound_window(receiver, 8_000)
+            bound_window(receiver, window)
+            sender.setblocking(False)
+            sent, quiet = 0, 0
+            while quiet < 5:
+                try:
+                    sent += sender.send(b"x" * 190)
+                    quiet = 0
+                except BlockingIOError:
+                    quiet += 1
+                    time.sleep(0.02)
+            waiting = struct.unpack("i", fcntl.ioctl(receiver, termios.FIONREAD, b"\0" * 4))[0]
+            return waiting, sent
+
+
+def test_a_window_bounds_what_waits_unread_and_the_client_what_waits_unsent() -> None:
+    waiting, sent = flooded(8_000)
+    assert waiting <= 3 * 8_000
+    assert sent - waiting <= 8 * UNSENT_BYTES
+    assert flooded(None)[0] > 8 * waiting
 
 
 def test_a_publisher_with_a_small_window_loses_nothing() -> None:

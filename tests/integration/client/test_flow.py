@@ -98,6 +98,7 @@ def test_others_have_their_turn_while_somebody_publishes() -> None:
     async def scenario() -> None:
         async with deaf_broker() as deaf:
             client = await tidings.connect(deaf.url)
+            deaf.reads.set()
             turns: list[int] = []
             for n in range(5):
                 asyncio.get_running_loop().call_soon(turns.append, n)

@@ -7,7 +7,7 @@ import pytest
 
 from tidings.capacity.cost_fit import CostPoint, errors_of, find_break, fit_broker
 from tidings.capacity.cost_model import BrokerCosts
-from tidings.capacity.traffic import row
+from tidings.capacity.traffic import client_row, row
 from tidings.errors import UsageError
 from tidings.lab.calibration.design import designed
 
@@ -69,7 +69,30 @@ def test_counted_reads_and_writes_tell_costs_though_turns_were_of_any_size() -> 
         wrong[what] = max(abs(ratio - 1) for ratio in ratios)
     assert wrong["counted"] < 0.2
     assert wrong["counted"] < wrong["blind"] / 2
-    assert found.share == pytest.approx(TRUE.share, rel=0.6)
+
+
+def test_costs_of_clients_are_found_and_what_they_slow_down_is_predicted() -> None:
+    true = replace(TRUE, share=1.0, client=(3e-6, 2e-6, 2.5e-6, 1e-10, 1e-10))
+    points = []
+    for one in designed("native", persistent=False, seed=4, combined=60):
+        traffic, k = one.load.traffic, true.turn(one.load.traffic)
+        each = np.array([k])
+        counted = (float(traffic.reads(each)[0]) / k, float(traffic.writes(each)[0]) / k)
+        client_s = float(client_row(traffic, k) @ np.array(true.client))
+        points.append(CostPoint(traffic, true.cost(traffic), one.name, *counted, client_s))
+    found = fit_broker(points)
+    assert found.share == 1.0
+    assert found.client == pytest.approx(true.client, rel=0.1)
+    errors = [found.cost(one.traffic) / one.seconds - 1 for one in points]
+    assert np.max(np.abs(errors)) < 0.1
+
+
+def test_a_few_points_that_were_disturbed_spoil_nothing() -> None:
+    points = measured(0.02)
+    rng = np.random.default_rng(3)
+    spoiled = [replace(one, seconds=one.seconds * (4 if rng.random() < 0.08 else 1)) for one in points]
+    found = fit_broker(spoiled)
+    assert errors_of(found, points).rms < 0.12
 
 
 def test_another_regime_is_told_apart_and_left_out() -> None:

@@ -1,6 +1,7 @@
 """Costs of a broker: special cases that are known, a queue of two kinds of batches against a simulation, JSON."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from tidings.capacity.batching import BatchKind, analyse, mixed
 from tidings.capacity.cost_file import CalibratedModel, is_calibrated
 from tidings.capacity.cost_model import BrokerCosts
 from tidings.capacity.processing import Errors
-from tidings.capacity.traffic import TERMS, Interests, Traffic
+from tidings.capacity.traffic import CLIENT_TERMS, TERMS, Interests, Traffic
 from tidings.errors import CodecError, UsageError
 
 VALUES = {"turn": 12e-6, "read": 3e-6, "write": 2e-6, "message": 1e-6, "body": 1e-10, "copy": 2e-7, "commit": 8e-5}
@@ -70,7 +71,8 @@ def test_a_mixture_of_one_kind_is_that_kind() -> None:
 
 
 def test_the_interval_covers_the_fit_and_the_points_held_out() -> None:
-    square = tuple(tuple(1e-14 if i == j == 4 else 0.0 for j in range(len(TERMS))) for i in range(len(TERMS)))
+    message = list(TERMS).index("message")
+    square = tuple(tuple(1e-14 if i == j == message else 0.0 for j in range(len(TERMS))) for i in range(len(TERMS)))
     traffic = Traffic(interests=Interests(0, 0.0))
     held_out = BrokerCosts(COSTS.values, 0.5, {}, covariance=square, held_out=Errors(0.1, 0.2))
     own = 1e-7 / held_out.cost(traffic)
@@ -103,6 +105,7 @@ def test_models_are_kept_as_json() -> None:
         Errors(0.1, 0.2),
         Errors(0.2, 0.4),
         ("x: y",),
+        tuple(1e-6 for _ in CLIENT_TERMS),
     )
     model = CalibratedModel({"stomp": costs}, {"cpu": "a"})
     text = model.to_json()
@@ -112,10 +115,23 @@ def test_models_are_kept_as_json() -> None:
         model.costs("amqp")
     assert not is_calibrated("[]")
     assert not is_calibrated("{")
-    for wrong in ("{", "[]", "{}", text.replace('"version": 1', '"version": 2'), text.replace("1.2e-05", "-1")):
+    for wrong in ("{", "[]", "{}", text.replace('"version": 2', '"version": 1'), text.replace("1.2e-05", "-1")):
         with pytest.raises(CodecError):
             CalibratedModel.from_json(wrong)
     document = json.loads(text)
     document["protocols"]["stomp"]["covariance"][3].pop()
     with pytest.raises(CodecError, match="covariance"):
         CalibratedModel.from_json(json.dumps(document))
+
+
+def test_clients_that_are_slower_than_the_broker_make_its_turns_small() -> None:
+    traffic = Traffic(interests=Interests(2, 1.0), publishers=4, in_flight=400)
+    slow = replace(COSTS, client=(6e-6, 0.0, 0.0, 0.0, 0.0))
+    k = slow.turn(traffic)
+    assert 1 < k < COSTS.turn(traffic) / 4
+    assert slow.cost(traffic) == pytest.approx(6e-6, rel=1e-3)
+    assert slow.fast_clients.cost(traffic) == COSTS.cost(traffic) < 3e-6
+    slowest = replace(COSTS, client=(1e-3, 0.0, 0.0, 0.0, 0.0))
+    assert slowest.turn(traffic) == 1
+    heavy = replace(traffic, interests=Interests(200, 1.0), in_flight=4)
+    assert slow.cost(heavy) == COSTS.cost(heavy)

@@ -5,7 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tidings.capacity.traffic import TERMS, Interests, Traffic, row, seconds_of
+import tidings.capacity.traffic as traffic_module
+from tidings.broker.connections import output_flush
+from tidings.broker.tuning import read_moderation
+from tidings.capacity.traffic import FLUSH_BYTES, READ_BYTES, TERMS, Interests, Traffic, row, seconds_of
 from tidings.errors import UsageError
 
 
@@ -52,7 +55,38 @@ def test_reads_are_the_connections_that_messages_come_over(publishers: int, in_f
             turns = [rng.permutation(in_flight)[:k] % publishers for _ in range(4000)]
             distinct = np.mean([len(set(one.tolist())) for one in turns])
             assert float(traffic.reads(np.array([float(k)]))[0]) == pytest.approx(distinct, rel=0.02)
-    assert float(traffic.reads(np.array([1e12]))[0]) == publishers
+    assert float(traffic.reads(np.array([100.0]))[0]) == pytest.approx(publishers)
+
+
+def test_a_read_is_no_larger_than_its_buffer() -> None:
+    traffic = Traffic(body=16_000 - 70, in_flight=100)
+    assert float(traffic.reads(np.array([40.0]))[0]) == pytest.approx(40 * 16_000 / READ_BYTES)
+    assert float(traffic.read_size(np.array([40.0]))[0]) == pytest.approx(READ_BYTES / 16_000)
+
+
+def test_sizes_at_which_the_broker_gathers_output_are_those_of_the_broker() -> None:
+    assert traffic_module.SMALL_READ_BYTES == read_moderation.SMALL_READ_BYTES
+    assert traffic_module.FLUSH_BYTES == output_flush.FLUSH_BYTES
+
+
+def test_output_of_large_reads_is_gathered_until_too_much_waits() -> None:
+    interests, turn = Interests(10, 1.0), np.array([40.0])
+    small, large, huge = (
+        Traffic(interests=interests, body=body, publishers=4, in_flight=40) for body in (0, 2000, 9000)
+    )
+    assert float(small.writes(turn)[0]) == pytest.approx(4 * 10, rel=0.1)
+    assert float(large.writes(turn)[0]) == pytest.approx(10, rel=0.01)
+    assert float(huge.writes(turn)[0]) == pytest.approx(10 * 40 * 10 * huge.size / FLUSH_BYTES, rel=0.01)
+
+
+def test_subscribers_of_persistent_messages_get_those_of_a_commit_at_once_and_answer() -> None:
+    traffic = Traffic(persistent=True, interests=Interests(3, 1.0), publishers=5, in_flight=50)
+    k = np.array([traffic.turn_size(1.0)])
+    assert float(k[0]) == 25.5
+    assert float(traffic.writes(k)[0]) == 3
+    factors = dict(zip(TERMS, row(traffic, float(k[0])), strict=True))
+    assert factors["answer"] == pytest.approx(3 / 25.5)
+    assert factors["receipt"] == pytest.approx(5 / 25.5, rel=0.02)
 
 
 def test_writes_follow_each_read() -> None:

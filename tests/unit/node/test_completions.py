@@ -297,7 +297,7 @@ def forward_queued(driver: Driver) -> None:
 def attach_remotely(driver: Driver) -> None:
     """A consumer at broker 2, which asks whether all is on disk."""
     channel = QueueChannel(1, opens=True, now=0.0)
-    channel.put(AttachConsumer(1, "queue:here", ""))
+    channel.put(AttachConsumer(1, "queue:here", "", False))
     channel.put(SyncSettlements(7))
     for frame in channel.take(0.0):
         driver.network.datagrams.arrived(Datagram(1, 2, 3, frame))
@@ -438,7 +438,7 @@ CASES += [
     Case(records.MoveWaiting, divert, diverted, (0, 1), (1, 0), (1, 1)),
     Case(records.ForwardQueued, forward_queued, queued_for_others, (1, 0), (0, 1), (1, 0)),
     Case(records.ActivateRemoteConsumer, attach_remotely, active_consumers, [True], [True], []),
-    Case(records.AnswerSettled, attach_remotely, answered_remotely, [True], [False], []),
+    Case(records.AnswerSettled, attach_remotely, answered_remotely, [True], [True], []),
     Case(records.TakeRelay, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmCopy, relay_twice, taken, (["taken 1", "taken 2"], 1), ([], 0), ([], 1)),
     Case(records.ConfirmHandOver, hand_over, taken, (["safe"], 1), (["refused"], 0), ([], 1)),

@@ -471,7 +471,7 @@ private:
 
     void arrive_here(uint32_t number, const Entry& entry, int64_t now_ms) {
         deliver(entry, {OutputQueues::nobody, 1, expiration(entry.message), entry.payload}, now_ms);
-        network_->stats.in_vain += matched_.empty();
+        if (matched_.empty()) network_->arrive_in_vain(entry.payload);
         if (!mailboxes_.empty())
             out_.events.add(RemoteMessage{number, expiration(entry.message), std::string(entry.payload), mailboxes_});
     }

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "tidings/codec/forward_frame.hpp"
@@ -59,6 +61,12 @@ public:
     // ---- tables
 
     void set_routes(std::unordered_map<uint32_t, uint32_t> next_hops) { next_hops_ = std::move(next_hops); }
+
+    // Of each neighbour the origins whose broadcasts it takes from here. One that is not named may take all.
+    void set_reverse_paths(const std::unordered_map<uint32_t, std::vector<uint32_t>>& origins) {
+        takes_.clear();
+        for (const auto& [neighbour, some] : origins) takes_[neighbour].insert(some.begin(), some.end());
+    }
 
     void link(uint32_t connection, uint32_t neighbour) {
         if (links_.contains(neighbour)) throw UsageError{"E_LINK_TWICE", "the neighbour is linked already"};
@@ -181,6 +189,14 @@ public:
 
     bool hands_up() const { return options_.hands_up; }
 
+    // A copy that nobody here wanted; some are kept, so that it can be told whose interests they came for.
+    void arrive_in_vain(std::string_view message) {
+        ++stats.in_vain;
+        if (in_vain_.size() < in_vain_max && message.size() <= in_vain_bytes_max) in_vain_.emplace_back(message);
+    }
+
+    std::vector<std::string> take_in_vain() { return std::exchange(in_vain_, {}); }
+
     Interests interests;
     EventTrees event_trees;
     NetworkStats stats;
@@ -236,7 +252,13 @@ private:
                            int64_t now_ms) {
         broadcast_header(source);
         for (const auto& [neighbour, sink] : links_)
-            if (neighbour != except) send(neighbour, header_, message.bytes, publisher, now_ms);
+            if (neighbour != except && takes(neighbour, source.origin))
+                send(neighbour, header_, message.bytes, publisher, now_ms);
+    }
+
+    bool takes(uint32_t neighbour, uint32_t origin) const {
+        const auto found = takes_.find(neighbour);
+        return found == takes_.end() || found->second.contains(origin);
     }
 
     // Dynamic receiver partitioning: one copy for each next hop, with the destinations that lie behind it.
@@ -291,6 +313,7 @@ private:
     }
 
     static constexpr size_t recent_ids_least = 1 << 16;
+    static constexpr size_t in_vain_max = 8, in_vain_bytes_max = 16 << 10;
 
     static std::string_view bytes_of(const uint8_t* id) {
         return {reinterpret_cast<const char*>(id), RecentIds::id_bytes};
@@ -298,13 +321,15 @@ private:
 
     const NetworkOptions options_;
     OutputQueues& out_;
-    std::unordered_map<uint32_t, uint32_t> next_hops_;  // router -> neighbour
-    std::unordered_map<uint32_t, uint32_t> links_;      // neighbour -> sink
+    std::unordered_map<uint32_t, uint32_t> next_hops_;                  // router -> neighbour
+    std::unordered_map<uint32_t, uint32_t> links_;                      // neighbour -> sink
+    std::unordered_map<uint32_t, std::unordered_set<uint32_t>> takes_;  // neighbour -> origins of broadcasts
     RecentIds recent_{recent_ids_least};
     ForwardHeader header_;
     std::string head_;
     std::vector<uint32_t> matched_;
     std::vector<std::pair<uint32_t, uint32_t>> parts_;
+    std::vector<std::string> in_vain_;  // messages, since they were last taken
 };
 
 }  // namespace tidings

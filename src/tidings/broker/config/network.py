@@ -104,6 +104,13 @@ class NetworkTable:
     merge: bool = setting(
         _NETWORK.merge, "with covering: merge subscriptions of this broker whose union is a single filter"
     )
+    merge_in_vain_max: float = setting(
+        _NETWORK.merge_in_vain_max,
+        "with merge: share of what a merged filter lets through that may be in vain, so that filters are merged whose "
+        "union is none; 0: only perfect mergers",
+        minimum=0,
+        maximum=0.9,
+    )
     cover_advertisements: bool = setting(
         _NETWORK.cover_advertisements, "with covering: do not tell neighbours of advertisements that others cover"
     )
@@ -156,6 +163,13 @@ class NetworkTable:
         True,
         "advertise subscriptions by their exact filters; false: everything is encoded, as in the B-DRP paper, and "
         "messages come in vain where that loses something",
+    )
+    in_vain_max: float = setting(
+        _NETWORK.in_vain_max,
+        "with encoding_exact = false: share of the copies from other brokers that may come in vain; above it the "
+        "subscriptions to blame are advertised by their exact filters. 1: no bound",
+        minimum=0,
+        maximum=1,
     )
     encoding_key_file: str = setting(
         "",
@@ -262,6 +276,8 @@ class NetworkTable:
             window_bytes=self.window_bytes,
             link=LinkOptions(beat, 2.5 * beat, 6 * beat, backoff_max_ms=self.redial_ms_max),
             bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
+            in_vain_max=self.in_vain_max,
+            merge_in_vain_max=self.merge_in_vain_max,
             policy=self.policy,
             advertise=self.advertise,
             merge=self.merge,

@@ -11,6 +11,7 @@ from tidings.broker.config.tables import AccessTable, Configuration, LimitsTable
 from tidings.broker.config.tracking import TrackingTable
 from tidings.broker.links.addresses import is_address
 from tidings.broker.security.access import pattern_of_rule
+from tidings.delivery.policy import QueueScope
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.event_type import EventType
@@ -249,6 +250,11 @@ class Checker:
         else:
             if not queue:
                 yield Problem(("delivery", "dead_letters"), "not a queue", "name a queue: queue:dead-letters")
+        network = self._configuration.network
+        if delivery.subscription_scope == QueueScope.NETWORK.value and network.name and network.routing != "bdrp":
+            reason = f"routing {network.routing} does not carry subscriptions of the network"
+            remedy = 'set network.routing = "bdrp", or subscription_scope = "broker"'
+            yield Problem(("delivery", "subscription_scope"), reason, remedy)
         if not delivery.slow_policies:
             yield Problem(
                 ("delivery", "slow_policies"), "without a policy, no client could subscribe", "name at least one"

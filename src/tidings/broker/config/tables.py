@@ -7,7 +7,7 @@ from typing import Any
 
 from tidings.broker.config.jwt import JwtTable
 from tidings.broker.config.network import NetworkTable
-from tidings.broker.config.policies import PolicyTable, policies_of
+from tidings.broker.config.policies import SCOPES, PolicyTable, policies_of
 from tidings.broker.config.quotas import QuotaTable, quotas_of
 from tidings.broker.config.schema_reader import setting
 from tidings.broker.config.store import StoreTable
@@ -15,6 +15,7 @@ from tidings.broker.config.tls import TlsTable
 from tidings.broker.config.tracking import TrackingTable
 from tidings.broker.config.tuning import TuningTable
 from tidings.delivery.mailbox import SlowPolicy
+from tidings.delivery.policy import QueueScope
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.clients.admission import Admission
 from tidings.node.limits import BrokerLimits
@@ -241,6 +242,13 @@ class DeliveryTable:
     slow_policies: tuple[str, ...] = setting(
         lambda: POLICIES, "policies for slow subscribers that clients may ask for", choices=POLICIES
     )
+    subscription_scope: str = setting(
+        _SETTINGS.subscription_scope.value,
+        "of durable and shared subscriptions. broker: each broker has its own of a name; network: they have one, kept "
+        "by its home and found at all of them (docs/networks.md). It must be the same at all brokers, and needs "
+        "routing bdrp",
+        choices=SCOPES,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +353,7 @@ class Configuration:
             bury_expired=self.delivery.bury_expired,
             last_values=any(one.protocol.startswith("mqtt") for one in self.listeners),
             slow_policies=frozenset(self.delivery.slow_policies),
+            subscription_scope=QueueScope(self.delivery.subscription_scope),
             policies=policies_of(self.policies),
             alternatives=self.broker.alternatives,
             quotas=quotas_of(self.quotas),

@@ -66,3 +66,20 @@ async def explain(call: Call) -> dict[str, Any]:
         raise UsageError("E_API_PARAMETER", "attributes must be a JSON object of texts, numbers and booleans")
     message = encode_message(Message(Destination.parse(call.values["destination"]), attributes))
     return call.control.view().engine.explain(message)
+
+
+async def explain_selector(call: Call) -> dict[str, Any]:
+    call.check_monitor()
+    return call.control.view().engine.explain_selector(call.values["destination"], call.values["selector"])
+
+
+async def routes(call: Call) -> dict[str, Any]:
+    return call.part("routing")
+
+
+async def interests(call: Call) -> dict[str, Any]:
+    return call.part("interests")
+
+
+async def covering(call: Call) -> dict[str, Any]:
+    return call.part("covering")

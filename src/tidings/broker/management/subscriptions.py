@@ -17,8 +17,9 @@ async def find(call: Call) -> dict[str, Any]:
 
 async def durables(call: Call) -> dict[str, Any]:
     call.check_monitor()
-    mailboxes = call.control.view().engine.mailboxes.values()
-    items = [_durable(one) for one in mailboxes if one.kind in KINDS and call.values["containing"] in one.name]
+    engine = call.control.view().engine
+    there = [one for one in engine.mailboxes.values() if one.kind in KINDS and call.values["containing"] in one.name]
+    items = [_durable(one) | {"home": engine.home_of(one)["home"]} for one in there]
     return call.page(items, lambda item: int(item["waiting"]))
 
 

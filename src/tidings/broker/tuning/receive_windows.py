@@ -13,7 +13,12 @@ another. A burst that comes to a broker with nothing to do finds no window, and 
 smaller than a segment TCP would send nothing until a timer has run out: hence the segments of connections that may get
 one are small from the beginning (`SEGMENT_BYTES`).
 
-What waits in the publisher's own send buffer is not seen from here; small segments keep that buffer small as well.
+A window is the size of the receive buffer. TCP_WINDOW_CLAMP would not do: it bounds what is on the wire, and the system
+goes on to advertise that much until the receive buffer, which it makes larger by itself, is full of unread messages.
+
+What waits in the publisher's own send buffer is not seen from here, and the system lets that grow to megabytes: a
+publisher for whom the bound is to hold has to limit it, as Tidings' client does (`limit_unsent` in
+client/connection/transport.py).
 
 Reference: K. Nichols, V. Jacobson, *Controlling Queue Delay*, ACM Queue 10(5), 2012.
 """
@@ -42,7 +47,7 @@ SMALLER, LARGER = 0.7, 1.25
 PATIENCE = 2  # decisions
 COST, COST_WEIGHT = 1.1, 0.2  # of a message in small reads against the same in large ones; of the last of their means
 
-TCP_WINDOW_CLAMP = getattr(socket, "TCP_WINDOW_CLAMP", None)  # Linux has it
+SO_BUF_LOCK = 72  # Linux 5.14: which buffers keep the size that was asked for; Python has no name for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +189,11 @@ class ReceiveWindows:
 
 
 def bound_window(plain: socket.socket, window: int | None) -> None:
-    if TCP_WINDOW_CLAMP is not None:
-        with suppress(OSError):  # the client has hung up already
-            plain.setsockopt(socket.IPPROTO_TCP, TCP_WINDOW_CLAMP, 1 << 30 if window is None else window)
+    """None: the buffer becomes large again, and the system sees to its size as before."""
+    with suppress(OSError):  # the client has hung up already, or the system is older
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW_MAX if window is None else window)
+        if window is None:
+            plain.setsockopt(socket.SOL_SOCKET, SO_BUF_LOCK, 0)
 
 
 def small_segments(listening: socket.socket) -> None:

@@ -144,6 +144,8 @@ def costs_table(protocol: str, costs: BrokerCosts) -> Table:
 def summary(costs: BrokerCosts) -> list[str]:
     """Errors, domain and what was left out, for people."""
     found = [f"{costs.share:.0%} of what is in flight is taken in one turn; waking up takes {costs.wake * 1e6:.0f} µs"]
+    if costs.client:
+        found.append(f"the calibration's own clients need {costs.client[0] * 1e6:.1f} µs a message, of one core")
     for errors, what in ((costs.errors, f"at the {costs.points} points of the fit"), (costs.held_out, "held out")):
         if errors is not None:
             found.append(f"errors {what}: rms {errors.rms:.1%}, largest {errors.max:.1%}")

@@ -15,6 +15,7 @@ from tidings.capacity.processing import MODELS
 from tidings.cli.json_text import found_json
 from tidings.cli.lab.calibrate import calibrate
 from tidings.cli.lab.compare import compare
+from tidings.cli.lab.thesis import thesis
 from tidings.cli.lab.validate import validate
 from tidings.cli.tables import NARROW, table_of
 from tidings.errors import UsageError
@@ -35,7 +36,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Measure servers, fit models, report.")
-    for command in (presets, run, results, compare, fit, report, calibrate, validate):
+    for command in (presets, run, results, compare, fit, report, calibrate, validate, thesis):
         group.command()(command)
     app.add_typer(group, name="lab")
 

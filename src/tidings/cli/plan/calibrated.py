@@ -15,6 +15,7 @@ from tidings.capacity.service import Replication
 from tidings.capacity.traffic import Interests, Traffic
 from tidings.cli.json_text import strict_json
 
+CLIENTS_RULE = 1.02  # what faster clients would bring, from which on it is worth a line
 LINKS = "links between brokers (not measured: a copy on a link counts as one to a client)"
 
 
@@ -94,6 +95,8 @@ def lines(question: CostQuestion, answer: CostAnswer, network: NetworkAnswer | N
         f"a message takes {_range(answer.message_s, 1e6, '{:,.3g}')} µs of CPU with {traffic.in_flight:,.0f} in flight"
     )
     found.append(f"saturated: {_range(answer.saturated)} messages/s with {traffic.in_flight:,.0f} in flight")
+    if answer.fast_clients[1] > answer.saturated[1] * CLIENTS_RULE:
+        found.append(f"its clients saturate first; faster ones: {_range(answer.fast_clients)} messages/s")
     found.append(f"{UTILISATION_MAX:.0%} busy: {_range(answer.busiest)} messages/s from independent publishers")
     share, bound = f"{question.probability:.6g}", f"{question.waiting_max_s * 1e3:.3g} ms"
     found.append(f"{share} wait at most {bound} up to {_range(answer.rate_allowed)} messages/s")

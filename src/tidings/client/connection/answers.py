@@ -11,7 +11,7 @@ from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.protocols.native.frames import field as field_of
 
-PASSING_CODES = frozenset({"E_DURABLE_BUSY", "E_STORE_FULL", "E_STORE_IO", "E_TYPE_UNREACHABLE"})
+PASSING_CODES = frozenset({"E_DURABLE_BUSY", "E_HOME_AWAY", "E_STORE_FULL", "E_STORE_IO", "E_TYPE_UNREACHABLE"})
 LOGIN_CODES = {"E_LOGIN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT", "E_LOGIN_BUSY", "E_LOGIN_TOKEN", "E_LOGIN_KEYS"}
 SECURITY_CODES = frozenset({"E_FORBIDDEN", *LOGIN_CODES})
 LATER_CODES = frozenset(

@@ -46,6 +46,19 @@ class Handlers:
     over: Callable[[TidingsError], None]  # there will be no other: why
 
 
+@dataclass(frozen=True, slots=True)
+class OtherConnection:
+    """A connection on which a broker has let the client in."""
+
+    address: BrokerAddress
+    link: Transport
+    ids: MessageIdSource
+    frame_bytes_max: int
+    heartbeat_ms: int
+    token: str
+    brokers: str
+
+
 def _is_final(failure: Exception) -> TypeGuard[SecurityError]:
     """True if trying again, or elsewhere, would fail too."""
     return isinstance(failure, SecurityError) and failure.code not in LATER_CODES
@@ -161,6 +174,10 @@ class ReconnectingConnection:
                     raise
 
     async def _connect_to(self, address: BrokerAddress, seconds: float) -> None:
+        self.use(await self.greet(address, seconds))
+
+    async def greet(self, address: BrokerAddress, seconds: float) -> "OtherConnection":
+        """Connect to a broker and log in; the connection is another one than the client's."""
         options = self._options
         link = await Transport.open(address.host, address.port, options.tls, seconds)
         hello: dict[str, Value] = {
@@ -178,11 +195,15 @@ class ReconnectingConnection:
             if frame.type != FrameType.WELCOME:
                 raise error_of(fields)
             publisher, broker = unsigned(fields, "publisher"), unsigned(fields, "broker")
-            self.ids = MessageIdSource(publisher, broker, field(fields, "delta_ms", int))
-            self.frame_bytes_max = unsigned(fields, "frame_max") or 1 << 20
-            self._tokens[address] = field(fields, "token", str)
-            self._learn(address, field(fields, "brokers", str))
-            self._welcome(link, unsigned(fields, "heartbeat_ms"))
+            return OtherConnection(
+                address,
+                link,
+                MessageIdSource(publisher, broker, field(fields, "delta_ms", int)),
+                unsigned(fields, "frame_max") or 1 << 20,
+                unsigned(fields, "heartbeat_ms"),
+                field(fields, "token", str),
+                field(fields, "brokers", str),
+            )
         except BaseException:
             await link.close()
             raise
@@ -194,15 +215,23 @@ class ReconnectingConnection:
             self._places = tuple(dict.fromkeys((*self._options.addresses, here, *others)))[:ADDRESSES_MAX]
             self._next_address = self._places.index(here) if here in self._places else 0
 
-    def _welcome(self, link: Transport, heartbeat_ms: int) -> None:
+    def use(self, welcome: "OtherConnection") -> Transport | None:
+        """This is the client's connection from now on; returns the one before."""
+        before, link = self.link, welcome.link
+        self.ids, self.frame_bytes_max = welcome.ids, welcome.frame_bytes_max
+        self._tokens[welcome.address] = welcome.token
+        self._learn(welcome.address, welcome.brokers)
         # The limit is for what is published. What comes may be longer: a dead letter says where it has been, and what
         # fitted into another protocol's frame need not fit into one of ours.
         link.payload_bytes_max = 2 * self.frame_bytes_max + RECEIVED_BYTES_MORE
         self.generation += 1
         self.link = link
-        link.start(self._handlers.received, partial(self._lost, link), self._handlers.writable, heartbeat_ms)
+        if before is not None:
+            self._handlers.lost(before, ConnectionLostError("E_MOVED", "the client has moved to another broker"))
+        link.start(self._handlers.received, partial(self._lost, link), self._handlers.writable, welcome.heartbeat_ms)
         self._handlers.made(link)
         self._ready.set()
+        return before
 
     def _lost(self, link: Transport, cause: Exception | None) -> None:
         if self.link is not link:  # it was left before

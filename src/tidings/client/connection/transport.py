@@ -1,8 +1,10 @@
 """The client's socket: writes gathered within one turn of the event loop, frames handed on as they come."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 from tidings.client.connection.answers import retrieved
@@ -12,6 +14,7 @@ from tidings.model.codec import encode_frame
 from tidings.protocols.native.frames import FrameSplitter, FrameType, RawFrame
 
 GATHER_BYTES = 64 << 10
+UNSENT_BYTES = 16 << 10
 CLOSE_SECONDS = 2.0  # for the last words, and those of TLS
 PING = encode_frame(FrameType.PING, b"")
 
@@ -75,6 +78,9 @@ class Transport(asyncio.Protocol):
         on_writable: Callable[[], None],
         heartbeat_ms: int,
     ) -> None:
+        """These take what comes from now on."""
+        if self._beating is not None:
+            self._beating.cancel()
         self._on_frame, self._on_lost, self._on_writable = on_frame, on_lost, on_writable
         if heartbeat_ms:
             self._beat(heartbeat_ms / 1000)
@@ -112,6 +118,7 @@ class Transport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        limit_unsent(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
@@ -167,3 +174,12 @@ class Transport(asyncio.Protocol):
         if not self._first.done():
             reason = str(cause or "the broker closed the connection before it answered")
             self._first.set_exception(ConnectionLostError("E_CONNECTION_LOST", reason))
+
+
+def limit_unsent(plain: socket.socket | None) -> None:
+    """Let the system keep at most UNSENT_BYTES that the broker did not ask for yet; by itself it keeps megabytes, and a
+    message waits behind them."""
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # Linux and macOS have it
+    if plain is not None and option is not None:
+        with suppress(OSError):
+            plain.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)

@@ -1,4 +1,4 @@
-"""Routes of a broker to the others, and the interests it knows of them."""
+"""Routes of a broker to the others, the interests it knows of them, the costs of its own, and tables of covering."""
 
 from typing import Any
 
@@ -40,7 +40,50 @@ class RoutingPane:
                 )
             with card("Scheme"):
                 self._scheme = ui.column().classes("w-full gap-3")
+        with card(
+            "Interests by cost", "What this broker asks of others: bytes on each link, and copies in vain by sample."
+        ):
+            names = {
+                "filter": "Filter",
+                "subscriptions": "Subscriptions",
+                "form": "Advertised as",
+                "rows": "Rows",
+                "row_bytes": "Bytes",
+                "exact_bytes": "Exact filter",
+                "in_vain": "In vain",
+            }
+            PagedList(
+                self._choice,
+                "interests",
+                names,
+                self._interest,
+                key="filter",
+                label="Interests by cost",
+                numbers=("subscriptions", "rows", "row_bytes", "exact_bytes", "in_vain"),
+                nothing="No subscription here is advertised to other brokers.",
+            )
+        with card("Covering", "Advertisements, subscriptions, preserved ones, and what neighbours were told."):
+            PagedList(
+                self._choice,
+                "covering",
+                {"table": "Table", "neighbour": "Neighbour", "id": "Id", "filter": "Filter"},
+                self._entry,
+                key="key",
+                label="Covering tables",
+                nothing="Only brokers that route by covering have these tables.",
+            )
         every(2.0, self._show)
+
+    def _interest(self, item: dict[str, Any]) -> dict[str, Any]:
+        counts = {name: count_text(item[name]) for name in ("subscriptions", "rows", "row_bytes", "exact_bytes")}
+        in_vain = f"{item['in_vain']} of {item['looked_at']}" if item["looked_at"] else "–"
+        return {"filter": item["filter"], "form": item["form"], "in_vain": in_vain, **counts}
+
+    def _entry(self, item: dict[str, Any]) -> dict[str, Any]:
+        view = self._session.watch.view
+        base = view.base(self._choice.url)
+        neighbour = view.name(base + item["neighbour"]) if item["neighbour"] else "this broker"
+        return {"table": item["table"], "neighbour": neighbour, "id": item["id"], "filter": item["filter"]}
 
     def _row(self, item: dict[str, Any]) -> dict[str, Any]:
         view, hop = self._session.watch.view, item["next_hop"]

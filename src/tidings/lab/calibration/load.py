@@ -4,6 +4,10 @@ In a closed loop `in_flight` messages are on their way, sent by the publishers i
 has arrived at the *probe*, a subscriber that gets every message, or, if it is persistent, was confirmed. In an open
 loop messages come as a Poisson process of a given rate. A stretch begins and ends with nothing on its way, so its
 messages are exactly those that the broker spent its CPU time on.
+
+Plain messages over sockets without TLS are sent and counted by `tidings.kernel.load_pump`: what saturates must be the
+broker, not its clients. Persistent messages, which cost a broker a hundred times as much, need a client that reads
+answers.
 """
 
 import random
@@ -17,6 +21,7 @@ from dataclasses import dataclass, field
 
 from tidings.capacity.traffic import Interests, Traffic
 from tidings.errors import UsageError
+from tidings.kernel.load_pump import LoadPump
 from tidings.lab.calibration.meters import CpuMeter, MeasuredStretch, MeterOverhead, difference
 from tidings.lab.calibration.wires import LoadMessage, LoadSubscription, WireClient
 
@@ -27,6 +32,8 @@ SUBSCRIPTIONS_AT_ONCE = 100
 OTHERS_PER_CONNECTION = 200
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 SENDS_A_TURN = 16  # before it reads what has come
+MARK = b"kind"  # the name of a property that every message has, and that nothing else contains
+SLICE_S = 0.5  # after which a pump may be interrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +158,16 @@ class BrokerLoad:
     others: list[LoadConnection]
     frame: Callable[[int, int], bytes]
     rng: random.Random
+    plain: bool = True  # sockets without TLS
     sent: int = 0
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     _buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(BUFFER_BYTES)))
+    _pump: LoadPump | None = None
 
     def __post_init__(self) -> None:
+        if self.plain and not self.point.persistent:
+            self._pump = pump_of(self.publishers, self.probe, self.others, self.frame, self.rng.getrandbits(32))
+            return
         for one in (*self.publishers, self.probe, *self.others):
             self._selector.register(one.socket, selectors.EVENT_READ, one)
 
@@ -163,15 +175,18 @@ class BrokerLoad:
         self, meter: CpuMeter, overhead: MeterOverhead, seconds: float, messages_min: int = 20
     ) -> MeasuredStretch:
         """A stretch of about this length, in which nothing is lost."""
-        first, before = self.sent, meter.read()
+        first, before, busy, begun = self.sent, meter.read(), time.thread_time(), time.perf_counter()
         self.run(seconds, messages_min)
-        after = meter.read()
+        client_s, took, after = time.thread_time() - busy, time.perf_counter() - begun, meter.read()
         waits = None if before.waits is None or after.waits is None else after.waits.since(before.waits)
         reads, writes = difference(after.reads, before.reads), difference(after.writes, before.writes)
         used = overhead.used(before, after)
-        return MeasuredStretch(self.sent - first, after.at - before.at, used, waits, reads, writes)
+        return MeasuredStretch(self.sent - first, took, used, waits, reads, writes, client_s)
 
     def run(self, seconds: float, messages_min: int = 0) -> None:
+        if self._pump is not None:
+            self._run_pump(self._pump, seconds, messages_min)
+            return
         end, least = time.perf_counter() + seconds, self.sent + messages_min
         if self.point.rate:
             self._paced(end)
@@ -179,6 +194,16 @@ class BrokerLoad:
             while time.perf_counter() < end or self.sent < least:
                 self._turn(self.point.in_flight)
         self._drain()
+
+    def _run_pump(self, pump: LoadPump, seconds: float, messages_min: int) -> None:
+        end, least = time.perf_counter() + seconds, pump.sent + messages_min
+        while (left := end - time.perf_counter()) > 0 or pump.sent < least:
+            missing = max(0, least - pump.sent) if left <= SLICE_S else 0
+            pump.run(max(0.0, min(left, SLICE_S)), self.point.in_flight, self.point.rate, missing)
+        self.sent = pump.sent
+        if not pump.drain(STUCK_S):
+            missing = pump.sent - pump.arrived
+            raise UsageError("E_LAB_STUCK", f"{missing} messages did not arrive within {STUCK_S:g} s")
 
     def _paced(self, end: float) -> None:
         due = time.perf_counter()
@@ -196,8 +221,13 @@ class BrokerLoad:
         self._read(0.05 if self.in_flight >= limit else 0.0)
 
     @property
+    def arrived(self) -> int:
+        """Messages at the probe."""
+        return self.probe.messages if self._pump is None else self._pump.arrived
+
+    @property
     def in_flight(self) -> int:
-        done = self.probe.messages
+        done = self.arrived
         if self.point.persistent:
             done = sum(one.confirmations for one in self.publishers)
         return self.sent - done
@@ -213,12 +243,26 @@ class BrokerLoad:
 
     def _drain(self) -> None:
         last, known = time.perf_counter(), -1
-        while self.in_flight > 0 or self.probe.messages < self.sent:
+        while self.in_flight > 0 or self.arrived < self.sent:
             self._read(0.05)
-            if (now := self.probe.messages + self.in_flight) != known:
+            if (now := self.arrived + self.in_flight) != known:
                 last, known = time.perf_counter(), now
             elif time.perf_counter() - last > STUCK_S:
                 raise UsageError("E_LAB_STUCK", f"{self.in_flight} messages did not arrive within {STUCK_S:g} s")
+
+
+def pump_of(
+    publishers: Sequence[LoadConnection],
+    probe: LoadConnection,
+    others: Sequence[LoadConnection],
+    frame: Callable[[int, int], bytes],
+    seed: int,
+) -> LoadPump:
+    frames = [frame(kind, 0) for kind in range(KINDS)]
+    differs = [one != other for one, other in zip(frames[0], frame(0, 0x7FFF_FFFF), strict=True)]
+    numbered = differs.index(True) if any(differs) else -1
+    descriptors = [[one.socket.fileno() for one in part] for part in (publishers, others)]
+    return LoadPump(descriptors[0], probe.socket.fileno(), descriptors[1], frames, MARK, number_at=numbered, seed=seed)
 
 
 @contextmanager
@@ -255,7 +299,7 @@ def connected_load(
             connect(idle[start : start + OTHERS_PER_CONNECTION], f"{topic}-i{start}")
         publishers = [connect((), f"{topic}-p{number}", topic) for number in range(point.publishers)]
         frame = publishers[0].client.publisher(point.messages(topic))
-        yield BrokerLoad(point, publishers, readers[0], readers[1:], frame, rng)
+        yield BrokerLoad(point, publishers, readers[0], readers[1:], frame, rng, tls is None)
     finally:
         if durable:
             for one, plan in zip(readers, plans, strict=False):

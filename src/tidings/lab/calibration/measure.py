@@ -32,6 +32,7 @@ class MeasuredPoint:
     waiting_s: float | None = None
     reads: float | None = None
     writes: float | None = None
+    client_s: float | None = None  # CPU seconds of the clients
     failed: str = ""  # the reason
 
     @property
@@ -117,7 +118,7 @@ def _measured(
             raise
         return MeasuredPoint(point.name, point.load, number, failed=error.reason)
     waiting = found.waits.mean if found.waits is not None else None
-    counted = (found.messages, found.seconds, found.cpu_s, waiting, found.reads, found.writes)
+    counted = (found.messages, found.seconds, found.cpu_s, waiting, found.reads, found.writes, found.client_s)
     return MeasuredPoint(point.name, point.load, number, *counted)
 
 
@@ -131,10 +132,13 @@ def cost_points(measured: Sequence[MeasuredPoint]) -> list[CostPoint]:
 
 
 def _typical(runs: Sequence[MeasuredPoint]) -> CostPoint:
-    """Of an even number the dearer one: reads and writes must be those of the same round."""
-    one = sorted(runs, key=lambda run: run.cpu_s / run.messages)[len(runs) // 2]
-    each = [None if value is None else value / one.messages for value in (one.reads, one.writes)]
-    return CostPoint(one.load.traffic, one.cpu_s / one.messages, one.name, *each)
+    """Of an even number the cheaper one, for what disturbs makes dearer; reads and writes must be of the same round."""
+    one = sorted(runs, key=lambda run: run.cpu_s / run.messages)[(len(runs) - 1) // 2]
+    client_s = None if one.load.persistent else one.client_s
+    reads, writes, client_s = (
+        None if value is None else value / one.messages for value in (one.reads, one.writes, client_s)
+    )
+    return CostPoint(one.load.traffic, one.cpu_s / one.messages, one.name, reads, writes, client_s)
 
 
 def wake_seconds(measured: Sequence[MeasuredPoint]) -> float:

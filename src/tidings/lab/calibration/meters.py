@@ -163,6 +163,7 @@ class MeasuredStretch:
     waits: SocketWaits | None = None
     reads: float | None = None
     writes: float | None = None
+    client_s: float | None = None  # CPU seconds of the clients
 
 
 def difference(after: float | None, before: float | None) -> float | None:

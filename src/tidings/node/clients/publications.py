@@ -53,7 +53,8 @@ class Publications:
     def arrived(self, event: RemoteMessage) -> None:
         """A message of another broker, not persistent, for mailboxes here."""
         mailboxes = self._mailboxes.for_message(event.message, event.sinks)
-        self._service.accept(event.message, mailboxes, expires_ms=event.expires_ms)
+        marked = self._network is not None and self._network.store_and_forward.may_repeat(event.message[ID])
+        self._service.accept(event.message, mailboxes, expires_ms=event.expires_ms, marked=marked)
 
     def relayed(self, now_ms: int, event: Relayed) -> None:
         """A persistent message of another broker."""

@@ -37,7 +37,7 @@ class MailboxSubscription:
     consumer: Consumer
     destination: str = ""
     selector: str = ""
-    filter: str = ""  # of a queue: the selector, restricted to what its user may receive
+    filter: str = ""  # what its consumer accepts of what waits: the rule's selector, of a queue with its own
 
 
 Subscription: TypeAlias = DirectSubscription | MailboxSubscription

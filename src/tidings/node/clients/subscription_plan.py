@@ -17,6 +17,7 @@ from tidings.node.requests import AckMode, Subscribe
 
 NAME_MAX = 255  # characters of a subscription's or client's name
 CLIENT_ID_MAX = 512  # characters of what a client and its user are called together
+LINGERING_PREFIX = "mqtt/"  # durable subscriptions that end with a client's session
 TEMPORARY_PREFIX = "tmp."  # a queue of such a name is made by its owner alone, never by being used
 
 
@@ -28,7 +29,7 @@ class SubscriptionPlan:
     name: str  # of the mailbox
     accepts: Callable[[bytes], bool] | None  # what it may get of what waits: by its selector (queues), by its rule's
     asked: bytes = b""  # of a durable subscription: the predicate without the rule's selector
-    filter: str = ""  # of a queue: the selector and the rule's
+    filter: str = ""  # what `accepts` was made of
     formerly: bytes = b""  # the same as version 1 of the language read it, if it did so differently
 
 
@@ -67,7 +68,8 @@ def plan(request: Subscribe, client_id: str, connection: int, principal: Princip
         name,
         accepts(Selector(restriction)),
         asked,
-        formerly=b"" if formerly == asked else formerly,
+        restriction,
+        b"" if formerly == asked else formerly,
     )
 
 
@@ -127,6 +129,27 @@ def durable_parts(mailbox: str) -> tuple[str, str]:
 
 def shared_durable_name(name: str) -> str:
     return f"shared-durable:{name}"
+
+
+def kind_of(name: str) -> MailboxKind:
+    """Of a durable or shared subscription, by the name of its mailbox."""
+    return MailboxKind(name.partition(":")[0])
+
+
+def may_be_of_network(name: str) -> bool:
+    """Reports whether a mailbox is a durable or shared subscription that the network can have in common. What lingers
+    (MQTT sessions) belongs to its broker, with records and a lifetime of its own.
+
+    >>> may_be_of_network(durable_name("alice/a", "audit")), may_be_of_network(durable_name("alice/a", "mqtt/1/0"))
+    (True, False)
+    """
+    match name.partition(":")[0]:
+        case MailboxKind.SHARED.value | MailboxKind.SHARED_DURABLE.value:
+            return True
+        case MailboxKind.DURABLE.value:
+            return name.count(":") > 1 and not durable_parts(name)[1].startswith(LINGERING_PREFIX)
+        case _:
+            return False
 
 
 def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selector) -> SubscriptionPlan:

@@ -11,15 +11,15 @@ from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.session import Connection, DirectSubscription, MailboxSubscription, Subscription
 from tidings.node.clients.subscription_plan import (
     SubscriptionPlan,
-    destination_of,
     durable_name,
     plan,
     shared_durable_name,
 )
 from tidings.node.completions import ActivateConsumer, AnswerRequest, ConfirmUnsubscribe
-from tidings.node.mailboxes.durable_access import fits
+from tidings.node.mailboxes.durable_access import forget_subscription, open_subscription
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.network_queues.attached_mailbox import AttachedMailbox
 from tidings.node.network_queues.network_queues import NetworkQueues
 from tidings.node.plane import Plane
 from tidings.node.requests import AckMode, Done, Forget, Subscribe, SubscribeWait, Unsubscribe
@@ -98,9 +98,14 @@ class Subscriptions:
         mailbox.taken_ms = now_ms
         self._service.attach(mailbox, consumer)
         client.subscriptions[request.subscription] = subscription
-        made = new and kind is not MailboxKind.QUEUE
+        made = new and not elsewhere and kind is not MailboxKind.QUEUE
         completion = ActivateConsumer(client, request, subscription, made)
-        self._journal.then_changed(completion)
+        if isinstance(mailbox, AttachedMailbox) and mailbox.plan is not None:
+            assert self._network_queues is not None
+            consumer.active = False  # so that nothing comes before the answer
+            self._network_queues.confirm(mailbox, lambda error: self.complete(completion, error))
+        else:
+            self._journal.then_changed(completion)
 
     def complete(self, completion: ActivateConsumer, error: TidingsError | None) -> None:
         """A subscription with a mailbox is in force, or (`error`) is undone."""
@@ -118,8 +123,9 @@ class Subscriptions:
 
     def _in_force(self, client: Connection, request: Subscribe, error: TidingsError | None) -> None:
         """A subscription is in force at this broker: answer it, or wait until it is in the whole network."""
-        if error is None and request.wait is SubscribeWait.NETWORK and self._spread is not None:
-            subscription = client.subscriptions.get(request.subscription)
+        subscription = client.subscriptions.get(request.subscription)
+        far = isinstance(subscription, MailboxSubscription) and subscription.mailbox.kind is MailboxKind.ATTACHED
+        if error is None and request.wait is SubscribeWait.NETWORK and self._spread is not None and not far:
             self._spread.wait(lambda late: self._spread_out(client, request, subscription, late))
         else:
             self._outbox.answer_with(client.number, Done(request.receipt), error)
@@ -135,10 +141,12 @@ class Subscriptions:
 
     def _mailbox(self, client: Connection, request: Subscribe, wanted: SubscriptionPlan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
-        if kind is MailboxKind.QUEUE and self._network_queues is not None:
-            attached = self._network_queues.seat(client, request.subscription, wanted.name, wanted.filter)
+        if self._network_queues is not None:
+            attached = self._network_queues.seat(client, request, wanted)
             if attached is not None:
                 return attached
+        if kind not in (MailboxKind.QUEUE, MailboxKind.TEMPORARY):
+            return open_subscription(self._service, wanted, lambda topic: client.principal.may("manage", topic))
         mailbox = self._mailboxes.by_name.get(wanted.name)
         if mailbox is None:
             if kind is MailboxKind.TEMPORARY:
@@ -148,23 +156,11 @@ class Subscriptions:
                     wanted.name, kind, wanted.predicate, maker=client.number
                 )
                 return client.temporary[wanted.name]
-            if kind is MailboxKind.QUEUE:
-                return self._mailboxes.queue(Destination.parse(wanted.name), maker=client.number)
-            return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
+            return self._mailboxes.queue(Destination.parse(wanted.name), maker=client.number)
         if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
             # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.
             raise SecurityError("E_FORBIDDEN", f"only the connection that made {wanted.name} may receive from it")
-        if mailbox.consumers and kind is MailboxKind.DURABLE:
-            raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
-        is_queue = kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY)
-        if is_queue or fits(self._mailboxes, mailbox, wanted, client.principal):
-            return mailbox
-        if mailbox.consumers:
-            raise UsageError("E_SHARED_DIFFERS", f"{wanted.name!r} is in use with another topic or selector")
-        self._check_own(client, mailbox)
-        # As in JMS, a changed topic or selector means: forget the old subscription, start a new one.
-        self._service.remove(mailbox)
-        return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
+        return mailbox
 
     def unsubscribe(self, client: Connection, request: Unsubscribe) -> None:
         subscription = client.subscription(request.subscription)
@@ -200,30 +196,21 @@ class Subscriptions:
     def forget(self, client: Connection, request: Forget) -> None:
         self._check_owner(client, request)
         own = durable_name(client.client_id if request.owner is None else request.owner, request.durable)
-        mailbox = self._mailboxes.by_name.get(shared_durable_name(request.durable) if request.shared else own)
-        if mailbox is None:
-            raise UsageError("E_DURABLE_UNKNOWN", f"there is no durable subscription {request.durable!r}")
-        if request.look:
-            self._outbox.answer(client.number, Done(request.receipt))
+        name = shared_durable_name(request.durable) if request.shared else own
+        answer = AnswerRequest(client.number, Done(request.receipt))
+
+        def forgotten(error: TidingsError | None) -> None:
+            self._outbox.answer_with(client.number, answer.done, error)
+
+        if self._network_queues is not None and self._network_queues.forget(client, request, name, forgotten):
             return
-        if mailbox.consumers:
-            raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber")
-        self._check_own(client, mailbox)
-        self._service.remove(mailbox)
-        self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt)))
+        forget_subscription(self._service, name, lambda topic: client.principal.may("manage", topic), look=request.look)
+        if request.look:
+            forgotten(None)
+        else:
+            self._journal.then_changed(answer)
 
     def _check_owner(self, client: Connection, request: Forget) -> None:
         if request.owner is not None and not client.principal.may("manage", EVERYTHING):
             reason = f"{client.principal.name} may not manage {EVERYTHING}, which it takes to delete what is of others"
             raise SecurityError("E_FORBIDDEN", reason)
-
-    def _check_own(self, client: Connection, mailbox: Mailbox) -> None:
-        """Check that a subscription shared by several users is ended by one that may manage its topic."""
-        if mailbox.kind is not MailboxKind.SHARED_DURABLE:
-            return
-        topic = destination_of(self._mailboxes.predicate(mailbox))
-        if not client.principal.may("manage", topic):
-            raise SecurityError(
-                "E_FORBIDDEN",
-                f"{client.principal.name} may not replace or delete {mailbox.name!r}: it may not manage {topic}",
-            )

@@ -90,7 +90,7 @@ class MailboxService:
 
     def doubt(self) -> None:
         """The store is older than what was given out of it: messages that an earlier run stored may have been seen."""
-        for mailbox in self.mailboxes.by_sink.values():
+        for mailbox in self.mailboxes.sinks:
             if mailbox.durable:
                 mailbox.doubt(self._found_seq)
 
@@ -198,10 +198,12 @@ class MailboxService:
         expires_ms: int = 0,
         publisher: int | None = None,
         perhaps_sent: bool = False,
+        marked: bool = False,
         outcome: Outcome | None = None,
     ) -> bool:
         """A message for these mailboxes. Its outcome follows when it is safe, or could not be made so; True: it shares
-        the fate of the same message, which was sent before and is on its way to disk."""
+        the fate of the same message, which was sent before and is on its way to disk. `marked`: somebody may have seen
+        it in one of them."""
         message_id, dedup = message[ID], self.publish_dedup
         perhaps_sent = dedup.perhaps(message_id, perhaps_sent)
         if perhaps_sent:
@@ -211,7 +213,8 @@ class MailboxService:
             if message_id in dedup.under_way:
                 self._journal.then(ConfirmRepeat(message_id, outcome))
                 return True
-        offer = self.prepare(message, mailboxes, expires_ms, publisher, PERHAPS_SEEN if perhaps_sent else NEW)
+        tries = PERHAPS_SEEN if perhaps_sent or marked else NEW
+        offer = self.prepare(message, mailboxes, expires_ms, publisher, tries)
         self._follow(offer, outcome)
         return False
 

@@ -10,6 +10,7 @@ from tidings.delivery.policy import QueuePolicy, Quota, policy_of
 from tidings.delivery.retained import RetainedMailbox, Retention
 from tidings.delivery.store import MailboxAdded, MailboxRemoved, Recovered, check_record
 from tidings.errors import LimitError, TidingsError, UsageError
+from tidings.matching.indexed import IndexedMatcher
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.clients.subscription_plan import is_temporary, queue_predicate
 from tidings.node.clients.user_accounts import UserAccounts
@@ -17,8 +18,10 @@ from tidings.node.encoded_message import QUEUE, destination_of
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.plane import Plane
 from tidings.node.settings import NodeSettings
+from tidings.routing.message_views import batch_of
 
 M = TypeVar("M", bound=Mailbox)
+NO_SINK = -1  # of a mailbox that is hidden
 
 
 class MailboxTable:
@@ -32,6 +35,8 @@ class MailboxTable:
         self.accounts = UserAccounts(plane, settings.quotas)
         self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
         self._plane, self._journal, self._message_cache, self._settings = plane, journal, message_cache, settings
+        self._hidden: dict[int, Mailbox] = {}  # by number
+        self._hidden_filters = IndexedMatcher(in_doubt=True)  # the same
         self._old_sinks: list[tuple[int, Mailbox]] = []  # of mailboxes that have another; events may still name them
         self._next_number = 1
 
@@ -84,11 +89,24 @@ class MailboxTable:
         mailbox.asked = asked
         self._journal.change(MailboxAdded(mailbox.number, mailbox.name, mailbox.kind.value, predicate, asked))
 
+    def hide(self, mailbox: Mailbox) -> None:
+        """Only persistent copies that were sent to this broker already come to it from now on."""
+        sink, predicate = self.sinks[mailbox]
+        if sink != NO_SINK:
+            self._plane.unsubscribe(sink)
+            self._old_sinks.append((sink, mailbox))
+            self.sinks[mailbox] = (NO_SINK, predicate)
+            self._hidden[mailbox.number] = mailbox
+            self._hidden_filters.add_encoded(mailbox.number, predicate)
+
     def close(self, mailbox: Mailbox) -> None:
         """Nothing comes to it any more, and the store forgets it."""
         sink, _ = self.sinks.pop(mailbox)
-        self._plane.unsubscribe(sink)
-        del self.by_sink[sink]
+        if self._hidden.pop(mailbox.number, None) is not None:
+            self._hidden_filters.remove(mailbox.number)
+        else:
+            self._plane.unsubscribe(sink)
+            del self.by_sink[sink]
         del self.by_name[mailbox.name]
         self.accounts.closed(mailbox)
         if mailbox.quota is not None:
@@ -182,6 +200,10 @@ class MailboxTable:
         """The same for what another broker has stored for this one: it cannot be refused."""
         try:
             mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
+            if self._hidden:
+                mailboxes += [
+                    self._hidden[number] for number in self._hidden_filters.match(batch_of(message))[1].tolist()
+                ]
             if not mailboxes and message[1] & QUEUE:
                 mailboxes = [self.queue(destination_of(message), may_make=True)]
         except TidingsError:

@@ -13,7 +13,7 @@ from tidings.routing.control.flood import Flood
 from tidings.routing.registry import SchemePlacement
 from tidings.routing.scheme import Scheme
 from tidings.routing.unicast.distance_vector import DistanceVector
-from tidings.routing.unicast.link_state import LinkStateUnicast
+from tidings.routing.unicast.link_state import LinkStateOptions, LinkStateUnicast
 from tidings.routing.unicast.protocol import Unicast
 
 FLOOD_TIMER = "flood"
@@ -48,6 +48,7 @@ def make_machines(
         settings.policy,
         settings.advertise,
         settings.merge,
+        settings.merge_in_vain_max,
         settings.cover_advertisements,
         settings.selective,
         settings.hermes,
@@ -61,7 +62,8 @@ def make_machines(
 
 def _make_unicast(settings: NetworkSettings, incarnation: int) -> tuple[Unicast, Flood]:
     if settings.unicast == "link-state":
-        link_state = LinkStateUnicast(settings.router, incarnation, flood_options=settings.flood)
+        options = LinkStateOptions(reverse_paths=settings.broadcast_above > 0)
+        link_state = LinkStateUnicast(settings.router, incarnation, options, settings.flood)
         return link_state, link_state.flood
     flood = Flood(settings.router, incarnation, settings.flood, FLOOD_TIMER)
     return DistanceVector(settings.router, incarnation), flood

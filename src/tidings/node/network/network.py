@@ -29,6 +29,7 @@ from tidings.node.network.copy_numbers import CopyNumbers, new_epoch
 from tidings.node.network.datagrams import Datagrams
 from tidings.node.network.diversions import Diversions
 from tidings.node.network.event_custody import EventCustody
+from tidings.node.network.explain.vain_copies import VainCopies
 from tidings.node.network.first_sync import FirstSync
 from tidings.node.network.held_copies import HeldCopies
 from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, LinkClock, control_frame
@@ -101,6 +102,7 @@ class Network:
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self.first_sync = FirstSync(plane, settings, store_and_forward)
         self.store_age = StoreAge()
+        self.vain_copies = VainCopies(plane, lambda: self.scheme, settings.in_vain_max)
         self._arrange(incarnation)
         self.relay_inbox = RelayInbox(
             store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
@@ -108,7 +110,7 @@ class Network:
         self.datagrams = Datagrams(settings.router, settings.hops_max, self._channels, lambda: self.unicast)
         self.queue_homes = QueueHomes(settings.router)
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
-        self._started = 0.0
+        self.started_at = 0.0
         self._panning = False  # what Pan has brought is being passed on already, further up the stack
         self.address = ""  # where links come in, as others see it; the driver knows it when it listens
 
@@ -119,15 +121,9 @@ class Network:
         self.links, self.unicast, self.flood, self.scheme, self.pan = machines
         self.incarnation = incarnation
         self.store_and_forward.numbering.begin(new_epoch(incarnation, copy_of(self._rng)))
+        plane, store = self._plane, self.store_and_forward
         self.scheme_forwarding = SchemeForwarding(
-            self.scheme,
-            settings,
-            self.clock,
-            self._plane,
-            self._channels,
-            self.store_and_forward,
-            self.event_custody,
-            self._routed,
+            self.scheme, settings, self.clock, plane, self._channels, store, self.event_custody, self._routed
         )
         self._absences = Absences(max(2 * settings.hermes.refresh_ms, settings.hermes.settle_ms))
         self._questions: dict[int, int] = {}  # Pan's token of a request -> the scheme's
@@ -158,7 +154,7 @@ class Network:
         return incarnation_note(self.incarnation)
 
     def start(self, now: float) -> None:
-        self.clock.now = self._started = now
+        self.clock.now = self.started_at = now
         self.first_sync.start()
         self._routed(self.unicast.start(now))
         self._routed(self.scheme.start(now))
@@ -324,8 +320,9 @@ class Network:
             for peer in self._channels.peers:
                 self._channels.say(peer, self.store_age.marks(peer))
         self.note_interests(journal)
+        self._routed(self.vain_copies.tick(self.clock.now))
         self.congestion.change()
-        if self.clock.now - self._started > self.settings.bdrp.retain_ms:
+        if self.clock.now - self.started_at > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
             for router in [router for router in self.store_and_forward.waiting_for() if router not in known]:
                 self._give_up(router)
@@ -428,6 +425,7 @@ class Network:
                 case Send(neighbour=neighbour, message=message):
                     self._channels.say(neighbour, message)
                 case Install(table=table):
+                    self._plane.reverse_paths(table.takers)
                     self._absences.routed(self.clock.now, self.unicast.reachable())
                     self.diversions.reachable(self.unicast.reachable())
                     self.congestion.routed(table)

@@ -100,6 +100,10 @@ class RelayDedup:
         self._turns[self._current] = self._turn
         self._changed.add(self._current)
 
+    def may_repeat(self, message_id: bytes) -> bool:
+        """True if a message that was not sent by number may be one that was published again."""
+        return not self._repeats.prove_new(message_id)
+
     def published_again(self, message_id: bytes) -> list[Note]:
         """It was published again here: what was published first may be on its way. Returns the notes to be written."""
         return self._repeats.notes(self._repeats.forget([message_id]))

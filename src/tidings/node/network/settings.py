@@ -42,6 +42,7 @@ class NetworkSettings:
     backlog_bytes_max: int = 8 << 20  # of one link
     push_back: bool = False  # publishers at other brokers wait for slow subscribers and full links here
     far_bytes_max: int = 64 << 20  # of other brokers that a full queue takes until these have heard of it
+    in_vain_max: float = 1.0  # share of copies; beyond it what is encoded and to blame is advertised exactly
     window_bytes: int = 1 << 20  # of persistent messages that a peer has not acknowledged
     link: LinkOptions = field(default_factory=LinkOptions)
     flood: FloodOptions = field(default_factory=FloodOptions)
@@ -49,6 +50,7 @@ class NetworkSettings:
     policy: str = "selective"  # of covering: what becomes of covered subscriptions
     advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
     merge: bool = False  # of covering: what clients of this broker ask for, joined where the union is one filter
+    merge_in_vain_max: float = 0.0  # of covering: share of what a merged filter lets through
     cover_advertisements: bool = False  # of covering: neighbours are not told of advertisements that others cover
     selective: SelectiveOptions = field(default_factory=SelectiveOptions)  # of covering with that policy
     awaits_peers: bool = False  # other brokers are expected, so one that knows none has yet to hear of them

@@ -81,7 +81,7 @@ class StoreAndForward:
         self._hops_max, self._window_bytes, self._memory_bytes_max = hops_max, window_bytes, memory_bytes_max
         self._box = 0  # the number under which the store keeps items
         self._load_max, self._seen = load_max, dedup or RelayDedup()
-        self.numbering = CopyNumbering(router)
+        self.numbering, self.may_repeat = CopyNumbering(router), self._seen.may_repeat
         self._held = HeldCopies(plane, journal, service, EmptyStoreOptions()) if held is None else held
         self._items: dict[int, TransitItem] = {}
         self._unread = StoredBacklog(load_max)  # stored in an earlier life and not loaded yet
@@ -233,7 +233,7 @@ class StoreAndForward:
             return
         self._plane.publish(message, now_ms, None)
         if mailboxes := self._service.mailboxes.for_message(message, self._plane.match(message)):
-            self._service.accept(message, mailboxes, expires_ms=expires_ms)
+            self._service.accept(message, mailboxes, expires_ms=expires_ms, marked=self.may_repeat(message[ID]))
 
     def saw(self, message_id: bytes) -> bool:
         """A persistent message that entered here will not be delivered again; False: it was here before."""

@@ -1,4 +1,5 @@
-"""One consumer's part of a queue that another broker keeps: what its home has delivered, until the consumer settles it.
+"""One consumer's part of a queue or subscription that another broker keeps: what its home has delivered, until the
+consumer settles it.
 
 It is a mailbox in memory with one consumer, so that credit, acknowledgements, transactions and output are those of all
 mailboxes. What ends in it is reported to the home as a settlement, with the tag of the home's delivery. What was
@@ -6,11 +7,13 @@ delivered by a home that has lost this consumer since (`reset`) is *stale*: the 
 mean nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxDelivery, MailboxKind, Tries
 from tidings.delivery.message_cache import MessageCache
+from tidings.errors import TidingsError
+from tidings.node.clients.subscription_plan import SubscriptionPlan
 from tidings.node.completions import AnswerRequest
 from tidings.node.network_queues.records import Settlement
 from tidings.overlay.effects import Router
@@ -36,6 +39,10 @@ class AttachedMailbox(Mailbox):
         """`news`: takes note of this mailbox when there is something to tell its home."""
         super().__init__(0, name, MailboxKind.ATTACHED, message_cache)
         self.selector = selector
+        self.plan: SubscriptionPlan | None = None  # of a durable or shared subscription; None: a queue
+        self.exclusive = self.manages = self.everywhere = False  # as in `AttachSubscriber`
+        self.confirm: Callable[[TidingsError | None], None] | None = None  # once it is in force; None: it is, or was
+        self.confirm_until = 0.0
         self.attachment = 0  # its number at its home
         self.home: Router | None = None
         self.consumer: Consumer | None = None  # None: it has left
@@ -59,6 +66,13 @@ class AttachedMailbox(Mailbox):
         self.offer(BacklogPosition(seq, PRIORITY), size=len(message), tries=Tries(spared=given))
         if self.consumer is None:  # it left while this was on its way
             self.purge()
+
+    def confirmed(self, error: TidingsError | None) -> bool:
+        """Answer the client, if it waits; False: it has an answer."""
+        confirm, self.confirm = self.confirm, None
+        if confirm is not None:
+            confirm(error)
+        return confirm is not None
 
     def reset(self) -> None:
         """The home has lost this consumer, or is another one from now on: all that is here is stale."""

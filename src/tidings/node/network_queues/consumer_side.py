@@ -1,4 +1,4 @@
-"""The consumers' side: subscriptions of clients here to queues that other brokers keep.
+"""The consumers' side: clients here whose queues and subscriptions other brokers keep.
 
 There is one channel to each home that is used. When the home does not know it (it has restarted, or given up this
 broker), all consumers are attached again by a new one, and what they hold is stale: the home gives it out again,
@@ -6,7 +6,8 @@ marked.
 """
 
 from collections.abc import Callable
-from typing import assert_never
+from math import inf
+from typing import TypeAlias, assert_never
 
 from tidings.delivery.message_cache import MessageCache
 from tidings.errors import TidingsError
@@ -15,6 +16,7 @@ from tidings.node.completions import AnswerRequest
 from tidings.node.effects import Close
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.network.link_channels import LinkClock
 from tidings.node.network_queues.attached_mailbox import AttachedMailbox, SyncBarrier
 from tidings.node.network_queues.channel import QueueChannel, QueueFrame, reset_frame
 from tidings.node.network_queues.home_side import MOVED
@@ -22,19 +24,27 @@ from tidings.node.network_queues.records import (
     AllowDeliveries,
     AttachConsumer,
     AttachmentRefused,
+    AttachSubscriber,
+    ConsumerAttached,
     ConsumerDrained,
     DetachConsumer,
     DrainConsumer,
     FromHome,
     HomeDelivery,
+    RequestRefused,
     SettleDeliveries,
     Settlement,
     SettlementsSynced,
     SyncSettlements,
+    ToHome,
 )
 from tidings.node.requests import Failed
 from tidings.overlay.effects import Router
 
+BUSY = "E_DURABLE_BUSY"
+BUSY_MS = 3_000.0  # that a durable subscription may still have a subscriber that has left another broker
+PATIENCE_MS = 10_000.0  # that a client waits for the home of its subscription
+Then: TypeAlias = Callable[[TidingsError | None], None]
 LIFE_BITS = 16  # of a channel's life that count channels of one incarnation
 
 
@@ -45,6 +55,7 @@ class _Home:
         self.channel = channel
         self.syncs: dict[int, tuple[AttachedMailbox, int, SyncBarrier]] = {}  # by token: up to which settlement
         self.drains: dict[int, tuple[AttachedMailbox, int]] = {}  # by token: with the client's receipt
+        self.asked: dict[int, tuple[Then, float]] = {}  # by token: other requests, and how long they wait
 
 
 class ConsumerSide:
@@ -55,6 +66,7 @@ class ConsumerSide:
         service: MailboxService,
         journal: Journal,
         outbox: AnswerBatch,
+        clock: LinkClock,
         incarnation: Callable[[], int],
         post: Callable[[Router, bytes], object],
     ) -> None:
@@ -62,7 +74,7 @@ class ConsumerSide:
         self.by_name: dict[str, dict[AttachedMailbox, None]] = {}  # the same, by queue
         self.moved: set[AttachedMailbox] = set()  # whose home refused them, to be attached again
         self._service, self._journal, self._outbox = service, journal, outbox
-        self._incarnation, self._post = incarnation, post
+        self._clock, self._incarnation, self._post = clock, incarnation, post
         self._homes: dict[Router, _Home] = {}
         self._news: dict[AttachedMailbox, None] = {}
         self._opened = self._made = self._tokens = 0
@@ -73,7 +85,7 @@ class ConsumerSide:
         """For a consumer that is attached next."""
         return AttachedMailbox(name, selector, cache, self._news)
 
-    def attach(self, now: float, mailbox: AttachedMailbox, home: Router) -> None:
+    def attach(self, mailbox: AttachedMailbox, home: Router) -> None:
         """From now on its messages come from this home. It has another number each time, so that what a home still says
         of an earlier one means nothing."""
         if mailbox.home is not None:
@@ -83,13 +95,22 @@ class ConsumerSide:
         mailbox.home, mailbox.attachment = home, self._made
         self.attached[mailbox.attachment] = mailbox
         self.by_name.setdefault(mailbox.name, {})[mailbox] = None
+        self._place(home).channel.put(_attaching(mailbox))
+        self._news[mailbox] = None
+
+    def _place(self, home: Router) -> _Home:
         place = self._homes.get(home)
         if place is None:
             self._opened += 1
             life = (self._incarnation() << LIFE_BITS) + self._opened
-            place = self._homes[home] = _Home(QueueChannel(life, opens=True, now=now))
-        place.channel.put(AttachConsumer(mailbox.attachment, mailbox.name, mailbox.selector))
-        self._news[mailbox] = None
+            place = self._homes[home] = _Home(QueueChannel(life, opens=True, now=self._clock.now))
+        return place
+
+    def ask(self, home: Router, record: Callable[[int], ToHome], then: Then, *, patience_ms: float = inf) -> None:
+        """Ask a home for something; `record` takes the token. `then`: once it is done, or an error says why not."""
+        place = self._place(home)
+        place.asked[self._token()] = (then, self._clock.now + patience_ms)
+        place.channel.put(record(self._tokens))
 
     def leave(self, mailbox: AttachedMailbox) -> None:
         """Leave its home, where all that it has given out waits again; here that is stale."""
@@ -123,7 +144,7 @@ class ConsumerSide:
                 self._post(router, reset_frame(frame))
             return
         if frame.reset or place.channel.lapsed(now, frame):
-            self._begin_again(now, router)
+            self._begin_again(router)
             return
         for record in place.channel.arrived(frame, now):
             self._take(place, record)  # type: ignore[arg-type]
@@ -140,10 +161,18 @@ class ConsumerSide:
                     mailbox.consumer.draining = receipt
                     self._service.touch(mailbox)
             case SettlementsSynced(token):
-                if token in place.syncs:
+                if token in place.asked:
+                    place.asked.pop(token)[0](None)
+                elif token in place.syncs:
                     mailbox, count, barrier = place.syncs.pop(token)
                     mailbox.synced = max(mailbox.synced, count)
                     self._passed(barrier, lost=False)
+            case RequestRefused(token, code, reason):
+                if token in place.asked:
+                    place.asked.pop(token)[0](TidingsError(code, reason))
+            case ConsumerAttached(attachment):
+                if (mailbox := self.attached.get(attachment)) is not None:
+                    mailbox.confirmed(None)
             case AttachmentRefused(attachment, code, reason):
                 if (mailbox := self.attached.get(attachment)) is not None:
                     self._refused(place, mailbox, code, reason)
@@ -154,16 +183,24 @@ class ConsumerSide:
         self._fail(place, mailbox)
         mailbox.home = None
         mailbox.reset()
-        if code == MOVED:
+        if code == MOVED or (code == BUSY and self._waits_for_others(mailbox)):
             self.moved.add(mailbox)
+        elif mailbox.confirmed(TidingsError(code, reason)):
+            self._drop(mailbox)
         elif mailbox.consumer is not None and mailbox.connection in self._outbox.connected:
             self._outbox.add(Close(mailbox.connection, code, reason))
 
-    def _begin_again(self, now: float, router: Router) -> None:
+    def _waits_for_others(self, mailbox: AttachedMailbox) -> bool:
+        began = mailbox.confirm_until - PATIENCE_MS
+        return mailbox.confirm is not None and self._clock.now < began + BUSY_MS
+
+    def _begin_again(self, router: Router) -> None:
         """The home does not know the channel."""
         place = self._homes.pop(router)
         for _, _, barrier in place.syncs.values():
             self._passed(barrier, lost=True)
+        for then, _ in place.asked.values():
+            then(home_lost())
         drains = list(place.drains.values())
         for mailbox in [one for one in self.attached.values() if one.home == router]:
             for barrier in mailbox.syncs:
@@ -174,7 +211,7 @@ class ConsumerSide:
             if mailbox.consumer is None:
                 self._drop(mailbox)
                 continue
-            self.attach(now, mailbox, router)
+            self.attach(mailbox, router)
             for one, receipt in drains:
                 if one is mailbox:
                     mailbox.drain(receipt)
@@ -258,16 +295,42 @@ class ConsumerSide:
         return self._tokens
 
     def tick(self, now: float) -> None:
+        for mailbox in [one for one in self.attached.values() if one.confirm is not None and one.confirm_until <= now]:
+            mailbox.confirmed(home_away(mailbox.name))
         used = {mailbox.home for mailbox in self.attached.values()}
         for router, place in list(self._homes.items()):
-            if router not in used and not place.syncs and not place.channel.unconfirmed_bytes:
+            for token in [token for token, (_, until) in place.asked.items() if until <= now]:
+                place.asked.pop(token)[0](home_away("it"))
+            if router not in used and not place.syncs and not place.asked and not place.channel.unconfirmed_bytes:
                 del self._homes[router]
                 continue
             if place.channel.lapsed(now):
-                self._begin_again(now, router)
+                self._begin_again(router)
                 continue
             for payload in place.channel.tick(now):
                 self._post(router, payload)
+
+
+def _attaching(mailbox: AttachedMailbox) -> AttachConsumer | AttachSubscriber:
+    if (wanted := mailbox.plan) is None:
+        return AttachConsumer(mailbox.attachment, mailbox.name, mailbox.selector, mailbox.exclusive)
+    return AttachSubscriber(
+        mailbox.attachment,
+        mailbox.name,
+        mailbox.selector,
+        wanted.predicate,
+        wanted.asked,
+        wanted.formerly,
+        mailbox.policy.value,
+        mailbox.exclusive,
+        mailbox.manages,
+        mailbox.everywhere,
+    )
+
+
+def home_away(name: str) -> TidingsError:
+    reason = f"the broker that keeps {name} did not answer within {PATIENCE_MS / 1000:g} s; try again later"
+    return TidingsError("E_HOME_AWAY", reason)
 
 
 def home_lost() -> TidingsError:

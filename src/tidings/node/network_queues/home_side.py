@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from tidings.delivery.mailbox import Consumer, Mailbox
+from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import CodecError, TidingsError
 from tidings.model.destination import Destination
 from tidings.model.selector import Selector
@@ -18,14 +18,21 @@ from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.message_filter import accepts
 from tidings.node.network_queues.channel import QueueChannel, QueueFrame, reset_frame
+from tidings.node.network_queues.kept_subscriptions import KeptSubscriptions
 from tidings.node.network_queues.records import (
+    AdoptSubscription,
     AllowDeliveries,
     AttachConsumer,
     AttachmentRefused,
+    AttachSubscriber,
+    ConsumerAttached,
     ConsumerDrained,
     DetachConsumer,
     DrainConsumer,
+    ForgetSubscription,
+    HandOverMessage,
     HomeDelivery,
+    RequestRefused,
     SettleDeliveries,
     Settlement,
     SettlementsSynced,
@@ -55,6 +62,7 @@ class RemoteConsumer:
     attachment: int
     mailbox: Mailbox
     consumer: Consumer
+    everywhere: bool = False  # it is in force when all brokers know it
     sent: int = 0
     tokens: list[int] = field(default_factory=list)  # of drains
 
@@ -84,10 +92,11 @@ class HomeSide:
         self,
         service: MailboxService,
         journal: Journal,
+        kept: KeptSubscriptions,
         is_home: Callable[[str], bool],
         post: Callable[[Router, bytes], object],
     ) -> None:
-        self._service, self._journal = service, journal
+        self._service, self._journal, self._kept = service, journal, kept
         self._is_home, self._post = is_home, post
         self._peers: dict[Router, ConsumerChannel] = {}
 
@@ -122,8 +131,10 @@ class HomeSide:
 
     def _take(self, now_ms: int, peer: ConsumerChannel, record: ToHome) -> None:
         match record:
-            case AttachConsumer():
+            case AttachConsumer() | AttachSubscriber():
                 self._attach(peer, record)
+            case AdoptSubscription() | HandOverMessage() | ForgetSubscription():
+                self._asked(peer, record)
             case SyncSettlements(token):
                 self._journal.then_changed(AnswerSettled(peer.router, peer.channel.life, token))
             case AllowDeliveries() | SettleDeliveries() | DrainConsumer() | DetachConsumer():
@@ -153,18 +164,23 @@ class HomeSide:
                 assert_never(record)
         self._service.touch(remote.mailbox)
 
-    def _attach(self, peer: ConsumerChannel, record: AttachConsumer) -> None:
-        if not self._is_home(record.queue):
-            peer.channel.put(AttachmentRefused(record.attachment, MOVED, f"{record.queue} is kept by another broker"))
+    def _attach(self, peer: ConsumerChannel, record: AttachConsumer | AttachSubscriber) -> None:
+        name = record.queue if isinstance(record, AttachConsumer) else record.name
+        if not self._is_home(name):
+            peer.channel.put(AttachmentRefused(record.attachment, MOVED, f"{name} is kept by another broker"))
             return
         try:
-            mailbox = self._service.mailboxes.queue(Destination.parse(record.queue))
+            if isinstance(record, AttachConsumer):
+                mailbox = self._service.mailboxes.queue(Destination.parse(name))
+            else:
+                mailbox = self._kept.attach(record)
             selector = accepts(Selector(record.selector))
         except TidingsError as error:
             peer.channel.put(AttachmentRefused(record.attachment, error.code, error.reason))
             return
-        consumer = Consumer(0, record.attachment, 0, accepts=selector)
-        remote = RemoteConsumer(peer, record.attachment, mailbox, consumer)
+        consumer = Consumer(0, record.attachment, 0, accepts=selector, exclusive=record.exclusive)
+        everywhere = isinstance(record, AttachSubscriber) and record.everywhere
+        remote = RemoteConsumer(peer, record.attachment, mailbox, consumer, everywhere)
         consumer.output = remote
         peer.consumers[record.attachment] = remote
         self._service.attach(mailbox, consumer)
@@ -172,14 +188,54 @@ class HomeSide:
 
     def activate(self, completion: ActivateRemoteConsumer) -> None:
         """It is on disk, or cannot be, that somebody may have seen what waits here."""
-        if completion.consumer in completion.mailbox.consumers:
-            self._service.activate(completion.mailbox, completion.consumer)
+        mailbox, consumer = completion.mailbox, completion.consumer
+        if consumer not in mailbox.consumers:
+            return
+        self._service.activate(mailbox, consumer)
+        remote = consumer.output
+        if not isinstance(remote, RemoteConsumer) or mailbox.kind is MailboxKind.QUEUE:
+            return
+        if remote.everywhere:
+            self._kept.spread.wait(lambda error: self._attached(remote, error))
+        else:
+            self._attached(remote, None)
 
-    def settled(self, completion: AnswerSettled) -> None:
-        """Say to a broker that all that its consumers have settled is on disk."""
+    def _attached(self, remote: RemoteConsumer, error: TidingsError | None) -> None:
+        """The subscription is in force, or (`error`) was not known everywhere in time."""
+        if remote.consumer not in remote.mailbox.consumers:
+            return
+        if error is None:
+            remote.peer.channel.put(ConsumerAttached(remote.attachment))
+        else:
+            remote.removed(error.code, error.reason)
+            self._service.detach(remote.mailbox, remote.consumer)
+
+    def _asked(self, peer: ConsumerChannel, record: AdoptSubscription | HandOverMessage | ForgetSubscription) -> None:
+        answer = AnswerSettled(peer.router, peer.channel.life, record.token)
+        try:
+            if not self._is_home(record.name):
+                raise TidingsError(MOVED, f"{record.name} is kept by another broker")
+            match record:
+                case AdoptSubscription():
+                    self._kept.adopt(record, answer)
+                case HandOverMessage():
+                    self._kept.hand_over(record, answer)
+                case ForgetSubscription():
+                    self._kept.forget(record, answer)
+                case _:
+                    assert_never(record)
+        except TidingsError as error:
+            peer.channel.put(RequestRefused(record.token, error.code, error.reason))
+
+    def settled(self, completion: AnswerSettled, error: TidingsError | None) -> None:
+        """Say to a broker that all that its consumers have settled, or what it asked for, is on disk."""
         peer = self._peers.get(completion.router)
-        if peer is not None and peer.channel.life == completion.life:
+        if peer is None or peer.channel.life != completion.life:
+            return
+        if error is None:
             peer.channel.put(SettlementsSynced(completion.token))
+        else:
+            peer.channel.put(RequestRefused(completion.token, error.code, error.reason))
 
     def _settle(self, now_ms: int, remote: RemoteConsumer, record: SettleDeliveries) -> None:
         mailbox, consumer = remote.mailbox, remote.consumer

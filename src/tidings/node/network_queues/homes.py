@@ -1,8 +1,8 @@
-"""The homes of queues: which broker keeps each, as the brokers say of themselves by the flood.
+"""The homes of queues and subscriptions: which broker keeps each, as the brokers say of themselves by the flood.
 
-A broker that uses a queue of the network that has no home claims it. Two may do so at the same moment, or in a
-partition: then the one with the lower id is the home, and the other, as soon as it hears of it, withdraws its claim and
-passes on what it holds. What others claim is kept in the store: a home that is away stays the home.
+A broker that uses a queue or subscription of the network that has no home claims it. Two may do so at the same moment,
+or in a partition: then the one with the lower id is the home, and the other, as soon as it hears of it, withdraws its
+claim and passes on what it holds. What others claim is kept in the store: a home that is away stays the home.
 
 >>> homes = QueueHomes(router=5)
 >>> homes.claim("queue:a"), homes.home("queue:a")
@@ -20,6 +20,7 @@ from tidings.delivery.store import Note
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination
 from tidings.model.reader import Reader, put_varint
+from tidings.node.clients.subscription_plan import may_be_of_network
 from tidings.overlay.effects import Router
 from tidings.routing.effects import Deliver
 
@@ -127,6 +128,7 @@ def _entries(payload: bytes) -> list[tuple[bool, str]]:
     while reader.position < reader.end:
         kept = reader.varint(1) == 1
         name = reader.text(reader.varint(), "a queue's name")
-        Destination.parse(name)  # an error unless it is one
+        if not may_be_of_network(name):
+            Destination.parse(name)  # an error unless it is one
         entries.append((kept, name))
     return entries

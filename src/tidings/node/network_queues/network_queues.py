@@ -1,10 +1,14 @@
-"""Queues of the network: one home keeps each, and whoever uses it at another broker does so through that one.
+"""Queues and subscriptions of the network: one home keeps each, and whoever uses it at another broker does so through
+that one.
 
     publisher ──► queue here ──forwarding──► home's queue ──dispatch──► home side ══channel══ consumer side ──► client
 
 A message is stored where it enters, in a queue of the same name, and confirmed then; from there it is passed on to the
 home, exactly once. So a queue whose home is another broker is only a way there, and two homes become one when one of
 them passes on what it has. `_review` decides for each name what the queue here is: the home's, or a way to the home.
+
+Durable and shared subscriptions are mailboxes with a home in the same way, which topics fill at the home alone. Another
+broker has a mailbox of one only if it was made there too; then it hands that over (`hand_over`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,15 +17,17 @@ from typing import Any, assert_never
 
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.delivery.policy import QueueScope, policy_of
-from tidings.delivery.store import Recovered
+from tidings.delivery.store import Note, Recovered
 from tidings.errors import TidingsError, UsageError
 from tidings.model.destination import Destination
 from tidings.model.selector import Selector
 from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.interest_spread import InterestSpread
 from tidings.node.clients.session import Connection, MailboxSubscription
-from tidings.node.clients.subscription_plan import is_temporary
+from tidings.node.clients.subscription_plan import SubscriptionPlan, destination_of, is_temporary, may_be_of_network
 from tidings.node.completions import ActivateRemoteConsumer, AnswerRequest, AnswerSettled, ForwardQueued
 from tidings.node.effects import Log
+from tidings.node.mailboxes.durable_access import open_subscription
 from tidings.node.mailboxes.journal import Journal
 from tidings.node.mailboxes.mailbox_service import MailboxService
 from tidings.node.message_filter import accepts
@@ -29,11 +35,19 @@ from tidings.node.network.datagrams import QUEUE_KINDS
 from tidings.node.network.network import Network
 from tidings.node.network_queues.attached_mailbox import AttachedMailbox
 from tidings.node.network_queues.channel import decode_frame
-from tidings.node.network_queues.consumer_side import ConsumerSide
+from tidings.node.network_queues.consumer_side import PATIENCE_MS, ConsumerSide, Then
 from tidings.node.network_queues.forwarding import QueueForwarder
+from tidings.node.network_queues.hand_over import SubscriptionHandOver
 from tidings.node.network_queues.home_side import HomeSide
+from tidings.node.network_queues.kept_subscriptions import KeptSubscriptions
+from tidings.node.network_queues.records import ForgetSubscription
+from tidings.node.requests import Forget, Subscribe, SubscribeWait
 from tidings.overlay.effects import Router
 from tidings.routing.control.messages import Topic
+
+HANDED_OVER_NOTE = "subscription-handed-over"
+ORPHAN_MS = 10_000.0  # after which a subscription without a home has ended: another home may be heard of until then
+CLAIM_EMPTY_MS = 30_000.0  # a claim of an earlier run whose group nobody has joined since is withdrawn then
 
 
 class NetworkQueues:
@@ -44,15 +58,25 @@ class NetworkQueues:
         journal: Journal,
         outbox: AnswerBatch,
         connections: Mapping[int, Connection],
+        spread: InterestSpread,
+        scope: QueueScope,
     ) -> None:
+        """`scope`: of durable and shared subscriptions."""
         self._network, self._router = network, network.settings.router
         self._service, self._journal, self._outbox, self._connections = service, journal, outbox, connections
         self.homes = network.queue_homes
         post = lambda router, payload: network.datagrams.post(router, payload)  # noqa: E731
-        self.home_side = HomeSide(service, journal, self._is_home, post)
-        self.consumer_side = ConsumerSide(service, journal, outbox, lambda: network.incarnation, post)
+        kept = KeptSubscriptions(service, journal, spread, network.store_and_forward)
+        self.home_side = HomeSide(service, journal, kept, self._is_home, post)
+        self.consumer_side = ConsumerSide(service, journal, outbox, network.clock, lambda: network.incarnation, post)
+        self._common_subscriptions = scope is QueueScope.NETWORK
+        self._hand_overs: dict[Mailbox, SubscriptionHandOver] = {}
+        self._handed_over: dict[str, bool] = {}  # of durable ones, in the store: whether the home has adopted it
+        self._orphans: dict[Mailbox, float] = {}  # handed over to a home that says no more that it is: since when
+        self._brought: dict[Consumer, Then] = {}  # consumers that came from another home, and wait for the disk
         self._forwarders: dict[Mailbox, QueueForwarder] = {}
         self._blocked: set[QueueForwarder] = set()  # those that wait for room
+        self._stale_claims: set[str] = set()  # of groups that an earlier run kept
         self._unclaimed: dict[str, None] = {}  # used here before it was known whether they have a home
 
     def recover(self, recovered: Recovered) -> None:
@@ -60,11 +84,20 @@ class NetworkQueues:
         self.homes.take_changed()
         if self.homes.claimed:
             self._network.announce(Topic.QUEUES, self.homes.whole)
+        self._stale_claims = self.homes.claimed - self._service.mailboxes.by_name.keys()
+        for key, value in recovered.notes.items():
+            kind, _, name = key.partition(":")
+            if kind == HANDED_OVER_NOTE and value and (mailbox := self._service.mailboxes.by_name.get(name)):
+                self._handed_over[name] = value == b"2"
+                if self._handed_over[name]:
+                    self._service.mailboxes.hide(mailbox)
 
     # --- whose queue it is ----------------------------------------------------------------------------------------
 
     def home(self, name: str) -> Router | None:
-        """The broker that keeps a queue; None: no broker is known to."""
+        """The broker that keeps a queue or subscription; None: no broker is known to."""
+        if not name.startswith("queue:"):
+            return self.homes.home(name) if self._is_of_network(name) else self._router
         destination = Destination.parse(name)
         policy = None if is_temporary(destination) else policy_of(self._service.mailboxes.policies, destination)
         if policy is None or policy.scope is QueueScope.BROKER:
@@ -82,7 +115,7 @@ class NetworkQueues:
 
     def _is_of_network(self, name: str) -> bool:
         if not name.startswith("queue:"):
-            return False
+            return self._common_subscriptions and may_be_of_network(name)
         policy = policy_of(self._service.mailboxes.policies, Destination.parse(name))
         return policy is not None and policy.scope is QueueScope.NETWORK
 
@@ -92,28 +125,34 @@ class NetworkQueues:
             return {"home": 0, "remote_consumers": {}}
         remote = {str(router): count for router, count in self.home_side.consumers_of(mailbox).items()}
         found = {"home": self.home(mailbox.name) or self._router, "remote_consumers": remote}
-        return found | {"consumers": 0} if mailbox in self._forwarders else found
+        passes_on = mailbox in self._forwarders or mailbox in self._hand_overs
+        return found | {"consumers": 0} if passes_on else found
 
     def check_here(self, name: str) -> None:
         """Raises an error if what is asked for can only be done where the queue is kept."""
         if (home := self.elsewhere(name)) is not None:
             raise UsageError("E_QUEUE_ELSEWHERE", f"{name} is kept by broker {home}: ask there")
 
-    def _review(self, now: float, name: str) -> None:
+    def _review(self, name: str) -> None:
         """Its home may be another one now."""
         home = self.home(name)
         mailbox = self._service.mailboxes.by_name.get(name)
         if name in self.homes.claimed and (mailbox is None or not self._is_home(name)):
             self._say(name, self.homes.withdraw(name))
         if mailbox is not None and mailbox.kind is MailboxKind.QUEUE:
-            self._review_mailbox(now, mailbox, home)
+            self._review_mailbox(mailbox, home)
+        elif mailbox is not None and home is None and name in self._handed_over:
+            self._orphans.setdefault(mailbox, self._network.clock.now)
+            return
+        elif mailbox is not None and home not in (None, self._router):
+            self._review_subscription(mailbox, home)
         self._unclaimed.pop(name, None)
         if home is None and mailbox is not None:
             self._unclaimed[name] = None
         for attached in list(self.consumer_side.by_name.get(name, ())):
-            self._seat_again(now, attached, home)
+            self._seat_again(attached, home)
 
-    def _review_mailbox(self, now: float, mailbox: Mailbox, home: Router | None) -> None:
+    def _review_mailbox(self, mailbox: Mailbox, home: Router | None) -> None:
         forwarder = self._forwarders.get(mailbox)
         if forwarder is not None and forwarder.home != home:
             forwarder.end()
@@ -122,14 +161,58 @@ class NetworkQueues:
         if home is None or home == self._router:
             return
         self.home_side.dismiss(mailbox)
-        for consumer in list(mailbox.consumers):
-            if consumer.output is None:
-                self._send_away(now, mailbox, consumer, home)
+        self._send_all_away(mailbox, home)
         if forwarder is None:
             self._forwarders[mailbox] = forwarder = QueueForwarder(
                 mailbox, home, self._service, self._journal, self._network, self._blocked
             )
             forwarder.begin()
+
+    def _review_subscription(self, mailbox: Mailbox, home: Router) -> None:
+        """It is kept elsewhere: hand over what is here."""
+        hand_over = self._hand_overs.get(mailbox)
+        if hand_over is None or hand_over.home != home:
+            if hand_over is not None:
+                hand_over.end()
+            hand_over = SubscriptionHandOver(mailbox, home, self._service, self.consumer_side)
+            self._hand_overs[mailbox] = hand_over
+            hand_over.begin()
+            hand_over.go_on()
+            for note in self.homes.take_notes():
+                self._journal.change(note)
+            self._note_hand_over(mailbox, adopted=self._handed_over.get(mailbox.name, False))
+        self.home_side.dismiss(mailbox)
+        self._send_all_away(mailbox, home)
+
+    def _note_hand_over(self, mailbox: Mailbox, *, adopted: bool) -> None:
+        self._handed_over[mailbox.name] = adopted
+        if mailbox.durable:
+            self._journal.change(Note(f"{HANDED_OVER_NOTE}:{mailbox.name}", b"2" if adopted else b"1"))
+
+    def _go_on_handing_over(self) -> None:
+        """About once a second."""
+        for mailbox, since in list(self._orphans.items()):
+            if self.home(mailbox.name) is not None:
+                del self._orphans[mailbox]
+            elif self._network.clock.now - since >= ORPHAN_MS:
+                self._service.remove(mailbox)  # the home has ended it
+        for mailbox, hand_over in list(self._hand_overs.items()):
+            if hand_over.adopted and not self._handed_over[mailbox.name]:
+                self._note_hand_over(mailbox, adopted=True)
+                self._service.mailboxes.hide(mailbox)
+            if hand_over.finished and not mailbox.durable:
+                self._service.remove(mailbox)
+            else:
+                hand_over.go_on()
+
+    def _removed(self, mailbox: Mailbox) -> None:
+        """A mailbox is no longer there."""
+        self._blocked.discard(self._forwarders.pop(mailbox, None))
+        self._orphans.pop(mailbox, None)
+        if self._hand_overs.pop(mailbox, None) is not None:
+            del self._handed_over[mailbox.name]
+            if mailbox.durable:
+                self._journal.change(Note(f"{HANDED_OVER_NOTE}:{mailbox.name}", b""))
 
     def _claim(self) -> None:
         """Keep here whatever has no home, once this broker knows as much as its neighbours."""
@@ -146,17 +229,41 @@ class NetworkQueues:
 
     # --- consumers of clients here --------------------------------------------------------------------------------
 
-    def seat(self, client: Connection, subscription: int, name: str, selector: str) -> AttachedMailbox | None:
-        """For a subscription to a queue; None: it is kept here."""
-        home = self.elsewhere(name)
+    def seat(self, client: Connection, request: Subscribe, wanted: SubscriptionPlan) -> AttachedMailbox | None:
+        """For a subscription that needs a mailbox; None: it is kept here."""
+        home = self.elsewhere(wanted.name)
         if home is None:
             return None
-        mailbox = self.consumer_side.make(name, selector, self._service.message_cache)
-        mailbox.connection, mailbox.subscription = client.number, subscription
-        self.consumer_side.attach(self._network.clock.now, mailbox, home)
+        mailbox = self.consumer_side.make(wanted.name, wanted.filter, self._service.message_cache)
+        mailbox.connection, mailbox.subscription = client.number, request.subscription
+        mailbox.exclusive = request.exclusive
+        if wanted.kind is not MailboxKind.QUEUE:
+            mailbox.plan, mailbox.policy = wanted, request.policy
+            mailbox.manages = client.principal.may("manage", wanted.destination)
+            mailbox.everywhere = request.wait is SubscribeWait.NETWORK
+        self.consumer_side.attach(mailbox, home)
         return mailbox
 
-    def _send_away(self, now: float, mailbox: Mailbox, consumer: Consumer, home: Router) -> None:
+    def confirm(self, mailbox: AttachedMailbox, then: Then) -> None:
+        """`then`: once the subscription is in force at its home."""
+        mailbox.confirm, mailbox.confirm_until = then, self._network.clock.now + PATIENCE_MS
+
+    def forget(self, client: Connection, request: Forget, name: str, then: Then) -> bool:
+        """Delete a durable subscription that another broker keeps; False: it is kept here."""
+        home = self.elsewhere(name)
+        if home is None:
+            return False
+        manages = client.principal.may("manage", ">")
+        record = lambda token: ForgetSubscription(token, name, request.look, manages)  # noqa: E731
+        self.consumer_side.ask(home, record, then, patience_ms=PATIENCE_MS)
+        return True
+
+    def _send_all_away(self, mailbox: Mailbox, home: Router) -> None:
+        for consumer in list(mailbox.consumers):
+            if consumer.output is None:
+                self._send_away(mailbox, consumer, home)
+
+    def _send_away(self, mailbox: Mailbox, consumer: Consumer, home: Router) -> None:
         """A consumer of a queue here goes to the home; what it has comes again there, marked."""
         client = self._connections.get(consumer.connection)
         seat = None if client is None else client.subscriptions.get(consumer.subscription)
@@ -166,14 +273,22 @@ class NetworkQueues:
         self._service.detach(mailbox, consumer)
         attached = self.consumer_side.make(mailbox.name, seat.filter, self._service.message_cache)
         attached.connection, attached.subscription = client.number, consumer.subscription
+        attached.exclusive, attached.policy = consumer.exclusive, mailbox.policy
+        if mailbox.kind is not MailboxKind.QUEUE:
+            attached.plan = self._plan_again(mailbox, seat.filter)
         attached.begin_tags(mailbox.given)
         new = _like(consumer, held)
         new.accepts = None
         client.subscriptions[consumer.subscription] = replace(seat, mailbox=attached, consumer=new)
-        self.consumer_side.attach(now, attached, home)
+        self.consumer_side.attach(attached, home)
         self._service.attach(attached, new)
 
-    def _seat_again(self, now: float, attached: AttachedMailbox, home: Router | None) -> None:
+    def _plan_again(self, mailbox: Mailbox, filter: str) -> SubscriptionPlan:
+        predicate = self._service.mailboxes.predicate(mailbox)
+        accepted, topic = accepts(Selector(filter)), destination_of(predicate)
+        return SubscriptionPlan(topic, predicate, mailbox.kind, mailbox.name, accepted, mailbox.asked, filter)
+
+    def _seat_again(self, attached: AttachedMailbox, home: Router | None) -> None:
         consumer = attached.consumer
         if attached.home == home and attached not in self.consumer_side.moved:
             return
@@ -181,7 +296,7 @@ class NetworkQueues:
         if consumer is None:
             self.consumer_side.forget(attached)
         elif home is not None and home != self._router:
-            self.consumer_side.attach(now, attached, home)
+            self.consumer_side.attach(attached, home)
         else:
             self._bring_here(attached, consumer)
 
@@ -193,14 +308,22 @@ class NetworkQueues:
         self.consumer_side.forget(attached)
         self._service.detach(attached, consumer)
         try:
-            mailbox = self._service.mailboxes.queue(Destination.parse(attached.name))
+            if attached.plan is None:
+                mailbox = self._service.mailboxes.queue(Destination.parse(attached.name))
+            else:
+                mailbox = open_subscription(self._service, attached.plan, lambda _: attached.manages)
         except TidingsError as error:
+            if attached.confirmed(error):
+                return
             fields: dict[str, object] = {"queue": attached.name, "error": str(error)}
             self._outbox.add(Log("ERROR", "a queue that has lost its home cannot be kept here", fields))
             return
         mailbox.begin_tags(attached.given)
         new = _like(consumer, 0)
         new.accepts = accepts(Selector(attached.selector))
+        mailbox.policy = attached.policy
+        if attached.confirm is not None:
+            self._brought[new], attached.confirm = attached.confirm, None
         client.subscriptions[consumer.subscription] = replace(seat, mailbox=mailbox, consumer=new)
         self._service.attach(mailbox, new)
         self._journal.then_changed(ActivateRemoteConsumer(mailbox, new))
@@ -218,12 +341,12 @@ class NetworkQueues:
         """Take in all that came from other brokers, and queues that were made or removed here."""
         now = self._network.clock.now
         for is_open, mailbox in opened:
-            if mailbox.kind is MailboxKind.QUEUE:
+            if self._is_of_network(mailbox.name):
                 if not is_open:
-                    self._blocked.discard(self._forwarders.pop(mailbox, None))
-                self._review(now, mailbox.name)
+                    self._removed(mailbox)
+                self._review(mailbox.name)
         for name in self.homes.take_changed():
-            self._review(now, name)
+            self._review(name)
         if self._unclaimed:
             self._claim()
         for router, payload in self._network.datagrams.take(QUEUE_KINDS):
@@ -256,9 +379,10 @@ class NetworkQueues:
                 self._forwarded(completion, error)
             case ActivateRemoteConsumer():
                 self.home_side.activate(completion)
+                if (then := self._brought.pop(completion.consumer, None)) is not None:
+                    then(error)
             case AnswerSettled():
-                if error is None:
-                    self.home_side.settled(completion)
+                self.home_side.settled(completion, error)
             case _:
                 assert_never(completion)
 
@@ -277,10 +401,9 @@ class NetworkQueues:
 
     def configure(self) -> None:
         """Policies are others from now on."""
-        now = self._network.clock.now
         for name in {*self._service.mailboxes.by_name, *self.consumer_side.by_name}:
             if name.startswith("queue:"):
-                self._review(now, name)
+                self._review(name)
 
     def tick(self) -> None:
         """About once a second."""
@@ -288,9 +411,14 @@ class NetworkQueues:
         for note in self.homes.take_notes():
             self._journal.later(note)
         for attached in list(self.consumer_side.moved):
-            self._review(now, attached.name)
+            self._review(attached.name)
         for forwarder in self._forwarders.values():
             forwarder.resting = False
+        self._go_on_handing_over()
+        if self._stale_claims and now - self._network.started_at >= CLAIM_EMPTY_MS:
+            for name in self._stale_claims:
+                self._review(name)
+            self._stale_claims = set()
         self.home_side.tick(now)
         self.consumer_side.tick(now)
 

@@ -1,6 +1,8 @@
-"""Records between the home of a queue and the broker of a consumer, as bytes in the stream of a channel (`channel`).
+"""Records between the home of a queue or subscription and the broker of a consumer, as bytes in the stream of a channel
+(`channel`).
 
-An *attachment* is one consumer at its broker; tags are those of the home's mailbox.
+An *attachment* is one consumer at its broker; tags are those of the home's mailbox; a *token* names a request that the
+home answers.
 
 >>> record = SettleDeliveries(3, int(Settlement.DONE), False, (1, 300))
 >>> stream = encode_record(record)
@@ -35,6 +37,23 @@ class AttachConsumer:
     attachment: int
     queue: str
     selector: str
+    exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttachSubscriber:
+    """The same for a durable or shared subscription, which is made if there is none; answered by `ConsumerAttached`."""
+
+    attachment: int
+    name: str
+    selector: str  # of the rule for its user
+    predicate: bytes
+    asked: bytes  # without what the rule adds
+    formerly: bytes  # the same as version 1 of the language read it
+    policy: str
+    exclusive: bool
+    manages: bool  # its user may manage the topic
+    everywhere: bool  # answer when all brokers know the subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +92,36 @@ class SyncSettlements:
     token: int
 
 
+@dataclass(frozen=True, slots=True)
+class AdoptSubscription:
+    """A former home hands a subscription over: make it if there is none. Answered by `SettlementsSynced` when all
+    brokers know that it is kept there."""
+
+    token: int
+    name: str
+    predicate: bytes
+    asked: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HandOverMessage:
+    """A message of a subscription that was adopted; answered by `SettlementsSynced` when it is on disk."""
+
+    token: int
+    name: str
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSubscription:
+    """Delete a durable subscription; answered by `SettlementsSynced`."""
+
+    token: int
+    name: str
+    look: bool  # only say whether there is one
+    manages: bool  # for a user that may manage all topics
+
+
 # --- from the home ------------------------------------------------------------------------------------------------
 
 
@@ -96,6 +145,20 @@ class SettlementsSynced:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerAttached:
+    """The subscription is in force."""
+
+    attachment: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRefused:
+    token: int
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttachmentRefused:
     """The attachment is over. Code E_QUEUE_MOVED: the queue has another home, which the flood names."""
 
@@ -105,23 +168,40 @@ class AttachmentRefused:
 
 
 ToHome: TypeAlias = (
-    AttachConsumer | AllowDeliveries | SettleDeliveries | DrainConsumer | DetachConsumer | SyncSettlements
+    AttachConsumer
+    | AttachSubscriber
+    | AllowDeliveries
+    | SettleDeliveries
+    | DrainConsumer
+    | DetachConsumer
+    | SyncSettlements
+    | AdoptSubscription
+    | HandOverMessage
+    | ForgetSubscription
 )
-FromHome: TypeAlias = HomeDelivery | ConsumerDrained | SettlementsSynced | AttachmentRefused
+FromHome: TypeAlias = (
+    HomeDelivery | ConsumerDrained | SettlementsSynced | AttachmentRefused | ConsumerAttached | RequestRefused
+)
 QueueRecord: TypeAlias = ToHome | FromHome
 
 NUMBER, TEXT, FLAG, BYTES, NUMBERS = range(5)
 LAYOUTS: dict[type[Any], tuple[int, tuple[int, ...]]] = {
-    AttachConsumer: (1, (NUMBER, TEXT, TEXT)),
+    AttachConsumer: (1, (NUMBER, TEXT, TEXT, FLAG)),
     AllowDeliveries: (2, (NUMBER, NUMBER)),
     SettleDeliveries: (3, (NUMBER, NUMBER, FLAG, NUMBERS)),
     DrainConsumer: (4, (NUMBER, NUMBER)),
     DetachConsumer: (5, (NUMBER,)),
     SyncSettlements: (6, (NUMBER,)),
+    AttachSubscriber: (7, (NUMBER, TEXT, TEXT, BYTES, BYTES, BYTES, TEXT, FLAG, FLAG, FLAG)),
+    AdoptSubscription: (8, (NUMBER, TEXT, BYTES, BYTES)),
+    HandOverMessage: (9, (NUMBER, TEXT, BYTES)),
+    ForgetSubscription: (10, (NUMBER, TEXT, FLAG, FLAG)),
     HomeDelivery: (65, (NUMBER, NUMBER, NUMBER, BYTES)),
     ConsumerDrained: (66, (NUMBER, NUMBER)),
     SettlementsSynced: (67, (NUMBER,)),
     AttachmentRefused: (68, (NUMBER, TEXT, TEXT)),
+    ConsumerAttached: (69, (NUMBER,)),
+    RequestRefused: (70, (NUMBER, TEXT, TEXT)),
 }
 _KINDS = {number: (kind, layout) for kind, (number, layout) in LAYOUTS.items()}
 _PLANS = {

@@ -68,6 +68,7 @@ class LinkOptions:
     backoff_max_ms: float = 30_000
     backoff_jitter: float = 0.5  # the random part of each wait, 0 to 1
     latency_step: float = 0.25  # a change of latency by this share is worth telling
+    latency_step_ms: float = 0.5  # … and by at least this much: on short links noise would move routes
 
 
 class Link:
@@ -266,7 +267,8 @@ class Link:
         self._watch()
         latency = self.latency_ms
         assert latency is not None
-        if abs(latency - self._latency_told_ms) <= self.options.latency_step * self._latency_told_ms:
+        step = max(self.options.latency_step * self._latency_told_ms, self.options.latency_step_ms)
+        if abs(latency - self._latency_told_ms) <= step:
             return []
         self._latency_told_ms = latency
         return [fx.LatencyChanged(self.peer.router, latency)]

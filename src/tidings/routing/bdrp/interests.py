@@ -71,13 +71,14 @@ class InterestEncoding:
         never = predicate.startswith(b"\0")
         if not self.exact or never:
             return self.encoded_rows(decode_predicate(predicate))
-        row = self._filter(predicate)
+        row = self.exact_row(predicate)
         if len(row) <= ENCODED_ABOVE:
             return {row}
         read = decode_predicate(predicate)
         return self.encoded_rows(read) if len(row) > FILTER_BYTES_MAX or self._fits(read, len(row)) else {row}
 
-    def _filter(self, predicate: bytes) -> bytes:
+    def exact_row(self, predicate: bytes) -> bytes:
+        """The row that is the encoded predicate itself, sealed if there is a key."""
         key = self.encoding.key
         return filter_rows.filter_row(filter_rows.sealed(predicate, key) if key else predicate)
 
@@ -101,7 +102,7 @@ class InterestEncoding:
 
     def everything(self, part: int = 0) -> set[bytes]:
         """The row that every message contains; of a part that has no encoded rows, the filter."""
-        return {self._filter(encode_predicate(Predicate.always())) if part else bytes(self.row_bytes)}
+        return {self.exact_row(encode_predicate(Predicate.always())) if part else bytes(self.row_bytes)}
 
     def minimal(self, rows: set[bytes]) -> set[bytes]:
         """The rows without those that another makes needless."""

@@ -18,7 +18,7 @@ counts as one that asks for everything, until it advertises in this router's for
 of the routers that want it, and links stay up.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -88,6 +88,10 @@ class Bdrp:
         """Routers whose rows are of another form."""
         return frozenset(self._foreign)
 
+    @property
+    def local(self) -> LocalInterests:
+        return self._local
+
     def local_rows(self) -> set[bytes]:
         return self._local.rows()
 
@@ -134,6 +138,10 @@ class Bdrp:
     def unsubscribe(self, now: float, predicate: bytes) -> list[Effect]:
         self._local.remove(predicate)
         return self._later(now)
+
+    def narrow(self, now: float, predicates: Iterable[bytes]) -> list[Effect]:
+        changed = [self._local.narrow(one) for one in predicates]
+        return self._later(now) if any(changed) else []
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         if not isinstance(item, Deliver):

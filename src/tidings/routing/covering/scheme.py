@@ -21,6 +21,7 @@ from tidings.model.codec import ID
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.routing.bdrp.scheme import Bdrp
 from tidings.routing.control.messages import SchemeMessage
 from tidings.routing.control.single_timer import without_timer
@@ -41,6 +42,7 @@ from tidings.routing.covering.messages import (
 )
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
+from tidings.routing.covering.tables import SubscriptionEntry
 from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Router, Send, SetTimer, UnicastTable
 from tidings.routing.message_views import batch_of, heard
 from tidings.routing.scheme import TIMER
@@ -62,6 +64,7 @@ class CoveringScheme:
         links: Links,
         room: Callable[[Router], bool],
         merge: bool = False,
+        merge_in_vain_max: float = 0.0,
         cover_advertisements: bool = False,
     ) -> None:
         self.machine = covering.CoveringMachine(router, policy, cover_advertisements=cover_advertisements)
@@ -69,7 +72,7 @@ class CoveringScheme:
         self._number = incarnation << NUMBER_BITS
         self._advertised = {AdvertisementId(router, self._take_number()): one for one in advertised}
         self._ids: dict[Predicate, list[FilterId]] = {}
-        self._merged = MergedInterests() if merge else None
+        self._merged = MergedInterests(merge_in_vain_max) if merge else None
         self._counts: Counter[str] = Counter()
         self._joined: tuple[int, tuple[Router, ...]] | None = None
 
@@ -85,6 +88,10 @@ class CoveringScheme:
 
     def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
         return self._bdrp.payloads(router)
+
+    @property
+    def local(self) -> LocalInterests:
+        return self._bdrp.local
 
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
@@ -104,6 +111,7 @@ class CoveringScheme:
             "told": sum(len(border.told) for border in self.machine.borders.values()),
             "preserved": sum(len(border.preserved) for border in self.machine.borders.values()),
             "in_vain": self.machine.publications_in_vain,
+            "merged_in_vain": 0 if self._merged is None else self._merged.in_vain,
         }
 
     def start(self, now: float) -> list[Effect]:
@@ -148,6 +156,9 @@ class CoveringScheme:
         fresh, gone = self._merged.changes()
         out = [effect for one in fresh for effect in self._subscribe(now, one)]
         return out + [effect for one in gone for effect in self._unsubscribe(now, one)]
+
+    def narrow(self, now: float, predicates: Iterable[bytes]) -> list[Effect]:
+        return without_timer(TIMER, self._bdrp.narrow(now, predicates))
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         if isinstance(item, Deliver):
@@ -200,6 +211,14 @@ class CoveringScheme:
         outward = [one for one in effects if not isinstance(one, CoveringHandOver)]  # the plane has served those here
         return self._carry_out(outward, own=True)
 
+    def advertised(self, message: bytes) -> bool:
+        """Reports whether somebody here has advertised such a message."""
+        return self._advertisement(batch_of(message)) is not None
+
+    def matching(self, message: bytes) -> list[SubscriptionEntry]:
+        """The known subscriptions that want a message."""
+        return self.machine.table.match(batch_of(message))
+
     def _advertisement(self, batch: MessageBatch) -> AdvertisementId | None:
         attributes = batch.attributes(0)
         return next((id for id, filter in self._advertised.items() if filter.matches(attributes, run)), None)
@@ -226,6 +245,7 @@ class CoveringScheme:
         out: list[Effect] = []
         for effect in effects:
             if isinstance(effect, CoveringHandOver):
+                self._account(effect)
                 out.append(HandOver(effect.publication.message))
                 continue
             message = cast("CoveringMessage", effect.message)
@@ -237,6 +257,14 @@ class CoveringScheme:
                 out.append(Passed(message.message[ID], effect.neighbour))
             out += [Send(effect.neighbour, SchemeMessage(SCHEME, data)) for data in encoded(message)]
         return out
+
+    def _account(self, came: CoveringHandOver) -> None:
+        """Mergers let through more than is wanted here: by how much is measured."""
+        if self._merged is not None and self._merged.in_vain_max:
+            attributes, entries = batch_of(came.publication.message).attributes(0), self.machine.table.entries
+            for id in came.subscriptions:
+                if id in entries:
+                    self._merged.arrived(entries[id].filter, attributes)
 
     def _count(self, message: CoveringMessage) -> None:
         """Of neighbours: publications, messages with subscriptions (a packed one counts once), all others."""

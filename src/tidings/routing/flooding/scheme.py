@@ -8,9 +8,10 @@ Advertisement is B-DRP's. Only the tables differ: rows lead to neighbours, not t
 from link-state unicast, and is looked at again every `REFRESH_MS`, since links that no route uses matter here too.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
 from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.routing.bdrp.scheme import Bdrp, BdrpOptions
 from tidings.routing.control.flood import Flood
 from tidings.routing.control.messages import SchemeMessage
@@ -53,6 +54,10 @@ class Flooding:
     def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
         return self._bdrp.payloads(router)
 
+    @property
+    def local(self) -> LocalInterests:
+        return self._bdrp.local
+
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
 
@@ -75,6 +80,9 @@ class Flooding:
 
     def unsubscribe(self, now: float, predicate: bytes) -> list[Effect]:
         return without_timer(TIMER, self._bdrp.unsubscribe(now, predicate))
+
+    def narrow(self, now: float, predicates: Iterable[bytes]) -> list[Effect]:
+        return without_timer(TIMER, self._bdrp.narrow(now, predicates))
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         return without_timer(TIMER, self._bdrp.learn(now, item))

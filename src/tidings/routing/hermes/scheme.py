@@ -23,6 +23,7 @@ from tidings.model.codec import ID, decode_predicate
 from tidings.model.event_type import EventType, TypeTree
 from tidings.model.event_type_topics import path_of, typed_interest
 from tidings.model.predicate import Predicate
+from tidings.routing.bdrp.local_interests import LocalInterests
 from tidings.routing.bdrp.scheme import Bdrp
 from tidings.routing.control.messages import SchemeMessage
 from tidings.routing.control.single_timer import without_timer
@@ -91,6 +92,10 @@ class HermesScheme:
     def payloads(self, router: Router) -> Mapping[int, Sequence[bytes]]:
         return self._bdrp.payloads(router)
 
+    @property
+    def local(self) -> LocalInterests:
+        return self._bdrp.local
+
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
 
@@ -151,6 +156,9 @@ class HermesScheme:
             return []  # known to B-DRP in any case
         change = self._bdrp.subscribe if on else self._bdrp.unsubscribe
         return without_timer(TIMER, change(now, predicate))
+
+    def narrow(self, now: float, predicates: Iterable[bytes]) -> list[Effect]:
+        return without_timer(TIMER, self._bdrp.narrow(now, predicates))
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         if isinstance(item, Deliver):

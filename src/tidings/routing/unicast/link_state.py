@@ -29,6 +29,7 @@ class LinkStateOptions:
     publish_ms: float = 20  # several changes of one's own links within this time go into one item
     gap_ms: float = 100  # and never more often than this: when many links come up, each item crosses all of them
     compute_ms: float = 10  # the same for changes of the map and computing paths
+    reverse_paths: bool = False  # compute as well whose broadcasts each neighbour takes from here
 
 
 class LinkStateUnicast:
@@ -134,11 +135,29 @@ class LinkStateUnicast:
 
     def _compute(self) -> list[Effect]:
         self._compute_at = None
-        routes = shortest_routes(self.router, self.links)
-        if routes == self.table.routes:
+        links = self.links
+        table = UnicastTable(
+            shortest_routes(self.router, links), takers(self.router, links) if self.options.reverse_paths else {}
+        )
+        if table == self.table:
             return []
-        self.table = UnicastTable(routes)
+        self.table = table
         return [Install(self.table)]
+
+
+def takers(router: Router, links: Mapping[Router, Mapping[Router, int]]) -> dict[Router, tuple[Router, ...]]:
+    """Of each neighbour the routers to which its own way leads through this one: it takes their broadcasts from here,
+    and from nobody else (extended reverse-path forwarding).
+
+    >>> takers(1, {1: {2: 1, 3: 1}, 2: {1: 1, 3: 1}, 3: {1: 1, 2: 1}})
+    {2: (1,), 3: (1,)}
+    """
+    confirmed = [one for one in links[router] if router in links.get(one, {})]
+    return {one: _through(router, shortest_routes(one, links)) for one in confirmed}
+
+
+def _through(router: Router, routes: Mapping[Router, Route]) -> tuple[Router, ...]:
+    return tuple(sorted(to for to, route in routes.items() if route.next_hop == router))
 
 
 def shortest_routes(source: Router, links: Mapping[Router, Mapping[Router, int]]) -> dict[Router, Route]:

@@ -233,7 +233,7 @@ def test_without_a_file_the_defaults_are_safe() -> None:
 def test_every_limit_and_setting_can_be_configured() -> None:
     keys = {one.name for one in fields(LimitsTable)}
     elsewhere = {"broker_id", "deliveries_max", "dead_letters", "bury_expired", "slow_policies", "policies"}
-    elsewhere |= {"alternatives", "quotas", "last_values"}  # where a listener speaks MQTT
+    elsewhere |= {"alternatives", "quotas", "subscription_scope", "last_values"}  # where a listener speaks MQTT
     elsewhere |= {"pieces"}  # of the node's own steps: only simulations draw them
     assert {one.name for one in fields(BrokerLimits)} | {one.name for one in fields(NodeSettings)} == keys | elsewhere
 

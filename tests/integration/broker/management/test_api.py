@@ -181,7 +181,12 @@ BODIES = {
     "createQueue": {"name": "orders.a"},
     "moveMessages": {"target": "orders.b"},
 }
-QUERIES = {"removeDurable": "?owner=alice/x", "explainMessage": "?destination=ticks", "findMessages": "?key=order%3D1"}
+QUERIES = {
+    "removeDurable": "?owner=alice/x",
+    "explainMessage": "?destination=ticks",
+    "explainSelector": "?destination=ticks",
+    "findMessages": "?key=order%3D1",
+}
 OWN_QUEUE = {"createQueue", "deleteQueue", "browseQueue", "purgeQueue", "moveMessages"}
 CHANGES = {one.name for one in OPERATIONS if one.method != "GET"}
 

@@ -22,8 +22,8 @@ PEER = Greeting("net", 2, incarnation=5)
 DOCS = Path(__file__).parents[4] / "docs" / "networks.md"
 
 
-def dialling(seed: int = 0) -> Link:
-    return Link("to:b", Greeting("net", 1, incarnation=1), OPTIONS, Random(seed), address="b", expected=2)
+def dialling(seed: int = 0, options: LinkOptions = OPTIONS) -> Link:
+    return Link("to:b", Greeting("net", 1, incarnation=1), options, Random(seed), address="b", expected=2)
 
 
 def hear(link: Link, now: float, message: fx.ControlMessage) -> list[fx.LinkEffect]:
@@ -100,6 +100,14 @@ def test_latency_is_smoothed_and_told_when_it_changes() -> None:
     told = hear(link, 2100.0, Pong(2_000_000))  # 100 ms: an eighth of the way from 5 to 50
     assert told == [fx.LatencyChanged(2, 10.625)]
     assert hear(link, 2110.0, Pong(9_000_000)) == []  # from the future: not ours
+    assert link.latency_ms == pytest.approx(10.625)
+
+
+def test_what_changes_by_little_is_not_told_however_short_the_link() -> None:
+    link = dialling(options=LinkOptions(latency_step_ms=6.0))
+    bring_up(link)
+    assert hear(link, 1010.0, Pong(1_000_000)) == []
+    assert hear(link, 2100.0, Pong(2_000_000)) == []  # more than a quarter, but less than 6 ms
     assert link.latency_ms == pytest.approx(10.625)
 
 

@@ -9,7 +9,7 @@ from tidings.overlay.topology.generate import barabasi_albert
 from tidings.overlay.topology.graph import distances
 from tidings.routing.control.messages import FloodItem, Topic, Version
 from tidings.routing.effects import Deliver, Effect, Install, Report, Route, SetTimer, UnicastTable
-from tidings.routing.unicast.link_state import LinkStateUnicast, decode_links, encode_links, shortest_routes
+from tidings.routing.unicast.link_state import LinkStateUnicast, decode_links, encode_links, shortest_routes, takers
 from tidings.routing.unicast.protocol import COST_MAX
 
 
@@ -35,6 +35,21 @@ def test_routes_are_shortest_paths(size: int, seed: int) -> None:
         assert route.distance == far[1][node]
         hops = [hop for hop, step in links[1].items() if step + far[hop][node] == route.distance]
         assert route.next_hop == min(hops)  # of equal paths the one by the smallest neighbour
+
+
+@given(st.integers(2, 12), st.integers(0, 2**32))
+def test_the_broadcasts_that_neighbours_take_are_a_tree_for_each_origin(size: int, seed: int) -> None:
+    rng = Random(seed)
+    graph = barabasi_albert(size, rng)
+    links = {int(a): {int(b): rng.randint(1, 5) for b in graph.neighbours(a)} for a in graph}
+    ways = [(a, b, origin) for a in links for b, some in takers(a, links).items() for origin in some]
+    for origin in links:
+        assert sorted(b for _, b, one in ways if one == origin) == sorted(links.keys() - {origin})
+        reached, before = {origin}, set[int]()
+        while reached != before:
+            before = set(reached)
+            reached |= {b for a, b, one in ways if one == origin and a in reached}
+        assert reached == links.keys()
 
 
 def test_a_link_counts_only_if_both_ends_say_so() -> None:

@@ -1,4 +1,4 @@
-"""`tidings net add`, `remove`, `drain`, `forget`, `release`, `explain`: changes and questions at brokers that run."""
+"""`tidings net add`, `remove`, `drain`, `forget`, `release`: changes at brokers that run."""
 
 import time
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ MORE_SECONDS = 10.0  # than the broker was given, until it counts as stuck
 
 
 def register(to: typer.Typer) -> None:
-    for command in (add, remove, drain, forget, release, explain):
+    for command in (add, remove, drain, forget, release):
         to.command()(manages(command))
 
 
@@ -124,31 +124,3 @@ def release(
         typer.echo(found_json(found))
     else:
         typer.echo(f"{found['released']} held messages go to subscribers, marked as redelivered")
-
-
-def explain(
-    destination: Annotated[str, typer.Argument(help="The topic of the message.")],
-    attributes: Annotated[str, typer.Option(help="Its attributes, a JSON object.")] = "{}",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    *,
-    access: ManagementAccess,
-) -> None:
-    """Explain to which brokers a message that is published at a running broker would be sent, and why.
-
-    Example: tidings net explain ticks.xyz --attributes '{"price": 50}' --url http://127.0.0.1:8700
-    """
-    query = {"destination": destination, "attributes": attributes}
-    found = access.open().ask("GET", "network", "explain", query=query)
-    if as_json:
-        typer.echo(found_json(found))
-        return
-    if not found:
-        typer.echo("this broker has no network: the message stays here")
-        return
-    for one in found["destinations"]:
-        way = "without a route" if one["fate"] == "no_route" else f"by broker {one['next_hop']}"
-        typer.echo(f"to broker {one['router']}, {way}, because it asks for: {'; '.join(one['because']) or 'not shown'}")
-    others = ", ".join(map(str, found["others"])) or "none"
-    typer.echo(f"brokers that do not want it: {others}")
-    if not found["synchronised"]:
-        typer.echo("the interests of the network are not known yet: a persistent message waits for them")

@@ -1,0 +1,1 @@
+"""Parts of `tidings net`: changes of a network and questions, at brokers that run."""
