@@ -188,8 +188,10 @@ def _hash(text: str) -> int:
 
 def document(path: Path) -> dict[str, Any]:
     """The JSON report of a live trace, without the fields that are the message's own: its id, and when it passed."""
-    found = {key: value for key, value in to_dict(path).items() if key not in ("message", "publisher", "ms")}
-    for hop in found["hops"]:
+    found: dict[str, Any] = {
+        key: value for key, value in to_dict(path).items() if key not in ("message", "publisher", "ms")
+    }
+    for hop in (*found["hops"], *found["false_positives"]):
         for one in (hop, *hop["subscribers"]):
             one.pop("between_ms", None)
     return found
