@@ -111,7 +111,10 @@ class Performance:
             case FrameType.RETAINED:
                 return [("retained", frame.payload)]
             case _:
-                return [(kind.name.lower(), tuple(sorted(decode_fields(frame.payload).items())))]
+                fields = decode_fields(frame.payload)
+                if "made_ms" in fields:  # by the clock of each
+                    fields["made_ms"] = bool(fields["made_ms"])
+                return [(kind.name.lower(), tuple(sorted(fields.items())))]
 
 
 def compare(step: int, simulated: dict[int, list[Observation]], real: dict[int, list[Observation]]) -> None:
