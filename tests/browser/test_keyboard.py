@@ -64,7 +64,7 @@ def test_after_a_deletion_the_focus_is_where_the_messages_are(browser: Browser, 
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     browser.until(lambda: len(browser.all("article")) == 2 or None)
     assert _named(browser) == "Messages"
-    _focus(browser, "section[aria-label=Messages] .t-row button.text-negative")
+    _focus(browser, "section[aria-label=Messages] .t-row button.text-negative:last-child")
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     browser.sees("Delete everything that waits in queue:gone?")
     browser.until(lambda: browser.driver.switch_to.active_element.text == "Keep it" or None)

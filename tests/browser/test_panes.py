@@ -304,7 +304,7 @@ def test_an_unknown_id_is_explained(browser: Browser) -> None:
 def test_routes_are_shown(browser: Browser) -> None:
     browser.open("/routing")
     browser.sees("3: broker 3", "broker 2", "directly", "bdrp", "Copies sent to other brokers")
-    browser.sees("Interests by cost", "exact", "Only brokers that route by covering have these tables.")
+    browser.sees("Interests by cost", "encoded", "Only brokers that route by covering have these tables.")
 
 
 def test_a_scenario_is_run_and_played(browser: Browser) -> None:

@@ -129,7 +129,7 @@ class Unwritten:
         self.shrink()
 
     def shrink(self) -> None:
-        """Too much waits for a disk that takes nothing."""
+        """Drops the oldest records while the disk cannot be written."""
         size = sum(len(entry.data) for entry in self.entries)
         while size > UNWRITTEN_BYTES_MAX:
             gone = self.entries.pop(0)
@@ -147,7 +147,7 @@ class Unwritten:
 
 
 class TrackingThread:
-    """Without options it keeps nothing, not even that nothing was recorded: for brokers without a data directory."""
+    """Without options (no data directory) it stores nothing, not even a marker that recording was off."""
 
     def __init__(self, options: TrackingOptions | None, broker: int) -> None:
         self._options, self._broker = options, broker

@@ -73,7 +73,9 @@ Since = Annotated[datetime | None, typer.Option(formats=TIME_FORMATS, help="With
 Until = Annotated[datetime | None, typer.Option(formats=TIME_FORMATS, help="With --key: not younger than this (UTC).")]
 Count = Annotated[int, typer.Option(min=1, max=1000, help="With --key: messages at most, the newest.")]
 Everywhere = Annotated[bool, typer.Option("--everywhere", help="Ask brokers outside the route too.")]
-Why = Annotated[str, typer.Option(metavar="SUBSCRIBER", help="Say why this subscriber has the message, or has it not.")]
+Why = Annotated[
+    str, typer.Option(metavar="SUBSCRIBER", help="Explain why this subscriber did or did not get the message.")
+]
 
 
 @connecting.connects()
@@ -109,7 +111,7 @@ def trace(
     if key and (why or dot or svg or output is not None):
         raise UsageError("E_TRACE_KEY", "--key excludes --why, --dot, --svg and --output: trace one of the messages")
     if (since or until) and not key:
-        raise UsageError("E_TRACE_KEY", "--since and --until are for --key NAME=VALUE")
+        raise UsageError("E_TRACE_KEY", "--since and --until need --key NAME=VALUE")
     if key:
         wanted = WantedKey.parse(key, since, until, count)
         client = access.client(reconnect=False)

@@ -38,7 +38,7 @@ class Observing(ABC):
         `message` is what a receipt or a delivery has as `message_id`. `everywhere` also asks brokers
         beside the route, which tells false positives from brokers that have the message.
 
-        `why`: the name of a subscriber; the path's `reasons` then say why it has the message, or has it not. Its
+        `why`: the name of a subscriber; the path's `reasons` then say why it did or did not get the message. Its
         selector is compared with what the brokers still have of the message, or with what a `WhyNot` says of it.
         """
         wanted = str(message) if isinstance(message, MessageId) else text("message", message)

@@ -2,7 +2,7 @@
 
 Groups are kept by a hash of their id, so a queue needs a bounded memory for any number of them; groups with the same
 hash go to the same consumer. A group is given to the next consumer in turn with its first message, and to another one
-when its consumer leaves, or has said of a message that it is to go elsewhere.
+when its consumer leaves, or has returned a message for another consumer.
 """
 
 from typing import Generic, TypeVar

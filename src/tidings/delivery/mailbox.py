@@ -13,8 +13,8 @@ Consumers are served in turn, each up to its credit. With selectors (queues only
 consumer in turn that accepts it, and each consumer remembers how far it has looked, so that nothing is tested twice.
 
 All that a lost consumer had comes again marked, but only the first of it counts as tried: that is what it was at work
-on, the rest most likely waited in its buffer. So a message that kills its consumers still dies, and a connection that
-breaks again and again takes nobody's messages to the dead letters.
+on, the rest most likely waited in its buffer. So a message that kills its consumers becomes a dead letter, and a
+connection that breaks again and again takes nobody's messages to the dead letters.
 
 With a `backoff` what is tried again rests for a while first (`redelivery`). A mailbox that is `single_active`, or has
 a consumer that asked to be the only one, serves one consumer; the next one takes over when it leaves.
@@ -321,8 +321,8 @@ class Mailbox:
         return tries
 
     def mark_oldest(self) -> list[tuple[int, Tries]]:
-        """About once a second: what the store must count so that a crash counts as the loss of each consumer would,
-        as a delivery of the oldest message it has; of messages that it had a second ago, too."""
+        """About once a second: the attempts that the store must record so that a crash of the broker counts like the
+        loss of every consumer: one for each consumer's oldest message, if it held that a second ago, too."""
         oldest = {next(iter(one.unacknowledged.values())).seq for one in self.consumers if one.unacknowledged}
         still, self._oldest = oldest & self._oldest, oldest
         new, over = sorted(still - self._marked), sorted(self._marked - oldest)
@@ -330,8 +330,8 @@ class Mailbox:
         return [(seq, self._next_try(seq)) for seq in new] + [(seq, self._tries.get(seq, NEW)) for seq in over]
 
     def mark_first(self) -> list[tuple[int, Tries]]:
-        """The same for the message that is given out next, if a crash may have come of it before: a consumer that
-        attaches gets it once that is on disk."""
+        """The same for the next message to be delivered, if it may have caused a crash: a consumer that attaches gets
+        it only after the count is on disk."""
         first = self.backlog.first()
         if first is None or first.seq > self.unsure_seq or first.seq in self._marked or first.seq in self.resting:
             return []

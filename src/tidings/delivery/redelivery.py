@@ -27,7 +27,7 @@ class Backoff:
     first_ms: int = 0  # 0: no delay
     factor: float = 2.0
     most_ms: int = 0  # 0: any
-    jitter: float = 0.0  # the share by which a delay may be shorter, so that what failed together comes apart
+    jitter: float = 0.0  # share by which a delay may be shortened: what failed together is spread
 
     def delay_ms(self, tried: int, seq: int) -> int:
         """The delay of a message that was tried so often, at least once; the same whenever it is asked for."""
@@ -67,7 +67,7 @@ class RestingMessages:
         self._due_ms.pop(seq, None)
 
     def pass_time(self, now_ms: int) -> list[BacklogPosition]:
-        """It is so late now. Returns what may be given out from now on."""
+        """Advances the clock; returns the messages whose delay has ended."""
         for place, delay_ms in self._fresh:
             if self._due_ms.get(place.seq) == 0:
                 self._due_ms[place.seq] = now_ms + delay_ms

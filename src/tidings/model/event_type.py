@@ -119,8 +119,8 @@ class TypeTree:
         return self._types[name]
 
     def add(self, event_type: EventType) -> bool:
-        """Take in a type, or a form of it with more optional attributes; False if it was known, in this form or with
-        more, already."""
+        """Add a type, or a version of it with more optional attributes. False if this version or a larger one is known
+        already."""
         name, parent = event_type.name, event_type.parent
         if name in self._types:
             if (known := self._types[name]) == event_type or known.extends(event_type):
@@ -152,7 +152,7 @@ class TypeTree:
         return True
 
     def _inherit(self, event_type: EventType) -> None:
-        """Puts its attributes to those of its parent."""
+        """Adds its attributes to those of its parent."""
         name, parent = event_type.name, event_type.parent
         inherited = self._inherited[parent] if parent is not None else {}
         for attribute, kind in event_type.attributes.items():

@@ -119,7 +119,7 @@ class Engine:
         return bool(self._aside) or (self._unfinished and self._alone is None)
 
     def recover(self, now: Now, recovered: Recovered, recent: Iterable[bytes] = ()) -> None:
-        """Stand where the store says the broker stood; before the first step. `recent`:
+        """Restore the state from the store; called before the first step. `recent`:
         `publish_dedup.recent_ids`, so that a message that is sent again is known."""
         self.node.recover(recovered, now.steady_ms)
         self.node.mailbox_service.publish_dedup.recover(recent)

@@ -233,7 +233,7 @@ class EndConnection:
 @dataclass(frozen=True, slots=True)
 class Trace:
     """A request for the path of a message. `everywhere`: ask brokers beside its route too. `why`: ask all of them why
-    this subscriber has it, or has it not; `destination` and `attributes` are the message's, if they are known."""
+    this subscriber did or did not get it; `destination` and `attributes` are the message's, if they are known."""
 
     receipt: int
     message: MessageId

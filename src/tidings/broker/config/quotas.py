@@ -24,7 +24,7 @@ class QuotaTable:
     )
     connections: int = setting(
         0,
-        "connections, in the place of limits.connections_per_user_max; 0: that",
+        "connections of the user; 0: limits.connections_per_user_max applies",
         minimum=0,
         maximum=1 << 20,
         reload=True,

@@ -88,7 +88,7 @@ class UserGuard:
         try:
             user = jwt.verify(hello.password)
             if hello.user not in ("", user.name):
-                raise refused("it is of another user than the name beside it")
+                raise refused("it belongs to a different user than the name given with it")
         except SecurityError:
             with self._lock:
                 self._throttle.failed(self._clock(), hello.user, address)

@@ -40,7 +40,7 @@ else:
 T = TypeVar("T")
 CLOSED = Fitted.of("constant", t_rcv=1.0, t_tx=0.0)  # in a question whose server a calibrated model gives
 
-# Beyond these nobody asks, and far beyond them powers of the numbers are no floats any more.
+# No realistic question exceeds these limits, and far beyond them powers of the numbers are no floats any more.
 SUBSCRIBERS_MAX = PUBLISHERS_MAX = 10**9
 BODY_MAX = 10**12
 COUNT_MAX = 10**15  # limit of each count in the file
@@ -95,7 +95,7 @@ def capacity(
     grades: GradesOption = None,
     rate: Annotated[float | None, typer.Option(help="Required messages per second.")] = None,
     waiting: Annotated[float, typer.Option(help="The longest waiting time that is acceptable, ms.")] = 100.0,
-    probability: Annotated[float, typer.Option(help="… for this share of the messages.")] = 0.9999,
+    probability: Annotated[float, typer.Option(help="Share of the messages that must meet --waiting.")] = 0.9999,
     publishers: PublishersOption = 1,
     components: Annotated[float, typer.Option(help="Comparisons in one filter.")] = 1.0,
     body: BodyOption = None,

@@ -97,9 +97,9 @@ class MailboxService:
     # --- consumers ------------------------------------------------------------------------------------------------
 
     def attach(self, mailbox: Mailbox, consumer: Consumer) -> None:
-        """Of a durable mailbox the consumer gets nothing before it is on disk that somebody may have seen it, as it is
-        when there is another one. With that the message it gets first is counted, if the broker has crashed with it:
-        should it crash of it again, it does so no more than `deliveries_max` times."""
+        """A consumer of a durable mailbox gets nothing until the store has recorded that messages may have been seen
+        (already so if there is another consumer). If the broker crashed with the first message before, one more attempt
+        is recorded with that, so that it can crash the broker at most `deliveries_max` times."""
         if mailbox.durable and not any(one.active for one in mailbox.consumers):
             consumer.active = False
             self._journal.change(Attached(mailbox.number))

@@ -57,7 +57,9 @@ class QueueLimits:
                 if (stored := quota.stored) is not None:
                     of_users[stored.user] += size
                     if stored.bytes + of_users[stored.user] > stored.bytes_max:
-                        reason = f"the queues of {stored.user} hold as much as its quota; try again when it is less"
+                        reason = (
+                            f"the queues of {stored.user} are at its storage quota; consume or purge messages first"
+                        )
                         raise LimitError("E_QUOTA_BYTES", reason)
 
     def shortened(

@@ -67,7 +67,7 @@ def read_source(link: SenderLink, context: Context) -> LinkSource:
             "no-local works only for topics, on links that are neither durable nor shared",
             fatal=False,
         )
-    # Only the forwarding plane knows whose message it is, and it waits for nobody's acknowledgement.
+    # Only the forwarding plane knows the publisher of a message, and it has no acknowledgements.
     presettled = presettled or filters.no_local
     fields: dict[str, Value] = {
         "destination": destination,
@@ -126,7 +126,7 @@ def _both(one: str, other: str) -> str:
     if not (one.strip() and other.strip()):
         return one if one.strip() else other
     for each in (one, other):
-        Selector(each)  # which says what is wrong with it: together they may mean something else
+        Selector(each)  # raises its own error; the combined text could hide it
     return f"({one}) AND ({other})"
 
 

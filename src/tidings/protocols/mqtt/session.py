@@ -242,7 +242,9 @@ class MqttSession:
         if self._version == V4 and not packet.clean and not packet.client_id:  # 3.1.1 [MQTT-3.1.3-8]
             raise MqttError(Reason.CLIENT_ID, "an empty client id needs clean session")
         if len(packet.client_id) > NAME_MAX or any(character < " " for character in packet.client_id):
-            raise MqttError(Reason.CLIENT_ID, f"a client id must have at most {NAME_MAX} characters, none of control")
+            raise MqttError(
+                Reason.CLIENT_ID, f"a client id has at most {NAME_MAX} characters and no control characters"
+            )
         if packet.will is not None:
             check_payload(packet.will)
             destination_of(packet.will.topic)
@@ -256,7 +258,7 @@ class MqttSession:
         )  # the broker closes the connection after twice that: one and a half times the keep alive [MQTT-3.1.2-22]
 
     def _keep_alive(self, packet: Connect) -> int:
-        """Seconds: at most the broker's, which 5.0 clients can be told of [MQTT-3.2.2-21]; 0 is without."""
+        """Seconds; MQTT 5 clients can be given fewer than they asked for [MQTT-3.2.2-21]; 0: no keep alive."""
         most = max(2 * self._caller.heartbeat_ms // 1000, 1) if self._version == V5 else packet.keep_alive
         return min(packet.keep_alive, most)
 

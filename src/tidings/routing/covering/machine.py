@@ -66,7 +66,7 @@ class CoveringMachine:
         return self.join(now, self.epoch, (neighbour,))
 
     def link_down(self, now: float, neighbour: Router) -> list[Effect]:
-        """A link has gone; what was on its way is lost."""
+        """A link is down; messages in flight on it are lost."""
         self._tree.pop(neighbour, None)
         self._joins.pop(neighbour, None)
         self._joined.pop(neighbour, None)

@@ -6,8 +6,8 @@ crashes, what it held is with the one before it. When the overlay has changed, t
 will have after repair; until then the event is kept and the tables are asked again (`Hermes._review`). In the end it is
 passed on once more to all, for one who had it long ago may have taken the place of one that was lost.
 
-An event that comes again while it is kept is in good hands already, and that is the answer; coming in circles it would
-wait for itself otherwise. One that comes again later is passed on again, but handed to no subscription twice.
+If an event arrives again while it is kept, the broker answers Settled at once; otherwise an event on a cycle would wait
+for itself. One that comes again later is passed on again, but handed to no subscription twice.
 
 So from every broker that has it leads a chain, by whoever waits for whom, to the publisher's broker. It must never
 become a ring, in which each waits for the next for ever:
@@ -56,7 +56,7 @@ class Item:
         return True
 
     def relieves(self, source: Hop) -> list[Hop]:
-        """It comes again from this source: returns the hops that wait for this broker no longer."""
+        """Records a repeated arrival from this source; returns the hops that no longer wait for this broker."""
         if source == self.source and not self.orphan:
             return []
         before, orphan = self.source, self.orphan
@@ -66,7 +66,7 @@ class Item:
         return [source]
 
     def once_more(self, now: float, unsettled_until: float) -> bool:
-        """Reports whether it has to be passed on again to all that have it, because ways have changed since."""
+        """Reports whether it has to be passed on again to all that have it, because routes have changed since."""
         if unsettled_until <= self.since:
             return False
         self.since = now

@@ -1,5 +1,5 @@
 """The event types a broker knows: as their rendezvous node, as the broker where they were added, or because clients use
-them. Only rendezvous nodes are asked; what they know is soft and is said again by owners and users.
+them. Only rendezvous nodes are asked; what they know is soft state, refreshed by owners and users.
 """
 
 from collections import Counter

@@ -199,7 +199,7 @@ class DatabaseLease:
 
     def _session(self) -> Session:
         if self._db is None:
-            # To hold the lease takes no standby of the server: only to write does.
+            # Holding the lease needs no standby of the server; only writing does.
             synchronous = self._options.require_synchronous and not self._epoch
             db = connect(replace(self._options, require_synchronous=synchronous), "lease")
             try:

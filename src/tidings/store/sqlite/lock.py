@@ -2,7 +2,7 @@
 
 A file that is gone cannot say that it was there, and SQLite makes a new one without a word; it even throws away a log
 whose file is empty. So the lock file says it: that a store was made here, and that its write-ahead log holds something.
-Each is written after it has become true and taken back before it ceases to be, so that no crash makes it a lie: after
+Each is written after it has become true and taken back before it ceases to be, so that no crash leaves it false: after
 one it says too little at most. What cannot be written is left for the next time; nothing depends on it but reports.
 """
 

@@ -1,14 +1,14 @@
-"""Room on the disk for what makes room.
+"""Disk space reserved for operations that free space.
 
 On a full disk an acknowledgement still needs some bytes, and so does everything that lets go of messages. Two things
 see to it that they are there:
 
-- `reserve`: a file beside the store that holds nothing but its place. It is given up when the disk is full and taken
+- `reserve`: a file beside the store that only occupies space. It is given up when the disk is full and taken
   again as soon as that is possible. While it is gone the store takes no messages.
 - `claim`: what the write-ahead log holds must be copied into the file before the log can be restarted. Where the file
   will grow, that place is taken when the log is written, not when it is copied.
 
-It also knows whether the files are still where they were: one that was removed can be written all day, for nobody.
+It also knows whether the files are still where they were: a removed file accepts writes, and they are lost.
 """
 
 import errno
@@ -71,7 +71,7 @@ class Reserve:
             try:
                 os.posix_fallocate(self._file, there, size - there)
             except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that keeps no places
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that cannot preallocate
                     raise
 
     def release(self) -> bool:

@@ -11,7 +11,7 @@ reused.
 
 What is guaranteed
 - `append` returns after the fsync of the write-ahead log. After a crash of the process or the machine every batch
-  that returned is there, every other one as a whole or not at all (tests/integration/broker/test_crash.py).
+  that returned is there, any other is there completely or not at all (tests/integration/broker/test_crash.py).
 - `append` raises StoreError: the batch is not in the store, now or later, with one exception: when the disk fails
   in the *fsync*, the bytes may have arrived; if the process dies before the next `append`, the batch may come back.
 - Damage is noticed when the store is opened (all checksums and SQLite's structure are checked) and when a message is

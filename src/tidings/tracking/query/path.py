@@ -11,8 +11,9 @@ be asked, or whose records of that time are lost, is *opaque*: the search goes t
 of. The report depends on the answers alone, not on their order, so that bulk reconstruction gives the same.
 
 A message may have entered at another broker than its id names: its publisher lost the connection, and sent it again
-elsewhere. An origin where it was not published proves nothing then, even if the message came by there, nor one that
-its publisher has left: every known broker is asked, and the tree has its root, or several, where the message entered.
+elsewhere. An origin where it was not published proves nothing then, even if the message passed there; nor does an
+origin that the publisher has left: every known broker is asked, and the tree has its root, or several, where the
+message entered.
 
 False positives. A broker that claims the message while all its neighbours were asked and none of them has it, is one,
 and is dropped. That needs answers from brokers beside the route: `everywhere=True` asks all, and so does a search whose
@@ -58,7 +59,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """A question why a subscriber has a message, or has it not; with what the message was, if that is known."""
+    """Asks why a subscriber did or did not get a message; with the message's attributes, if they are known."""
 
     subscriber: str
     destination: str = ""

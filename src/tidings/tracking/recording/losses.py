@@ -22,7 +22,7 @@ class LossCause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TraceReason:
-    """A broker's statement on why a subscriber has a message or has it not. `code` is for programs."""
+    """A broker's statement on why a subscriber did or did not get a message. `code` is for programs."""
 
     code: str
     detail: str = ""

@@ -135,7 +135,7 @@ class Inquiry:
     current: Mapping[Key, Current]  # filters in memory that match
     since_ms: int = 0  # who had gone before this may be forgotten
     publisher: str = ""
-    why: str = ""  # the subscriber of whom it is asked why it has the message, or has it not
+    why: str = ""  # the subscriber in question: why it did or did not get the message
     attached: tuple[Span, ...] = ()  # when that one was attached
     moved: bool = False
     asked_ms: int = 0  # by this broker's clock
@@ -228,7 +228,7 @@ class Recorder:
         return self.resolve(self.ask(message), archive)
 
     def ask(self, message: MessageId, why: str = "") -> Inquiry:
-        """`why`: a subscriber; the answer then gives reasons why it has the message, or has it not."""
+        """`why`: a subscriber; the answer then gives reasons why it did or did not get the message."""
         first, last = self._around(message)
         # It may have been kept for long, and sent to a neighbour that came later.
         neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, TIME_MAX_MS))))

@@ -249,7 +249,7 @@ def test_rights_are_those_of_the_groups_and_end_with_the_rules(file: Path) -> No
 
 def test_a_name_beside_the_token_is_the_same_and_forgers_are_slowed_down(file: Path) -> None:
     guard = guard_of(file)
-    with pytest.raises(SecurityError, match="another user"):
+    with pytest.raises(SecurityError, match="different user"):
         guard.log_in(Hello("bob", token(), "", 0), "10.0.0.1", "")
     assert guard.log_in(Hello("bob", "bob's secret", "", 0), "10.0.0.2", "").name == "bob"
     forged = token(key=ec.generate_private_key(ec.SECP256R1()))
