@@ -21,7 +21,7 @@ from hardening.simulate.wire_publishers import Offender, Publisher, SoloPublishe
 from hardening.simulate.world import Outcome
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.delivery.policy import QueuePolicy, policy_of
-from tidings.delivery.redelivery import Backoff
+from tidings.delivery.redelivery_delay import Backoff
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay.topology.graph import Graph

@@ -9,7 +9,7 @@ from hardening.simulate.wire_consumers import SlowReader
 from hardening.simulate.wire_ledger import Box, Given, Ledger, Sent, Transfer
 from hardening.simulate.wire_publishers import StompParty
 from tidings.delivery.mailbox import SlowPolicy
-from tidings.delivery.redelivery import Backoff
+from tidings.delivery.redelivery_delay import Backoff
 from tidings.node.requests import Verdict
 from tidings.sim.client import SimClient
 

@@ -31,7 +31,7 @@ from tidings.delivery.consumer_output import ConsumerOutput
 from tidings.delivery.groups import MessageGroups, group_of
 from tidings.delivery.message_cache import CachedMessage, MessageCache
 from tidings.delivery.policy import Quota
-from tidings.delivery.redelivery import Backoff, RestingMessages
+from tidings.delivery.redelivery_delay import Backoff, RestingMessages
 
 PAGE_MESSAGES = 256  # how many to fetch from the store at a time, unless told otherwise
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidings.broker.config.schema_reader import Problem, setting
 from tidings.delivery.policy import Overflow, QueuePolicy, QueueScope
-from tidings.delivery.redelivery import Backoff
+from tidings.delivery.redelivery_delay import Backoff
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
 

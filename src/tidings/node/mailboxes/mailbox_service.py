@@ -16,7 +16,7 @@ from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.last_values import LastValues
 from tidings.delivery.mailbox import NEW, PERHAPS_SEEN, Consumer, Mailbox, MailboxKind, Tries
 from tidings.delivery.message_cache import MessageCache
-from tidings.delivery.redelivery import RedeliveryTimes
+from tidings.delivery.redelivery_delay import RedeliveryTimes
 from tidings.delivery.store import TARGETS_MAX, Acked, Attached, Counted, Detached, Recovered, Stored
 from tidings.errors import TidingsError
 from tidings.kernel.codec import decode_message

@@ -23,7 +23,6 @@ from tidings.protocols.mqtt.decode import decode, protocol_version
 from tidings.protocols.mqtt.encode import encode
 from tidings.protocols.mqtt.exactly_once import ExactlyOnceReceiver
 from tidings.protocols.mqtt.mapping import check_payload, destination_of, message_of
-from tidings.protocols.mqtt.opening import EncodedWill, SessionOpening, SessionState, linger, milliseconds
 from tidings.protocols.mqtt.outgoing import ALIASES_MAX, CREDIT, Outgoing, in_flight_max, maximum_packet
 from tidings.protocols.mqtt.packets import (
     V4,
@@ -46,6 +45,7 @@ from tidings.protocols.mqtt.packets import (
 from tidings.protocols.mqtt.properties import PacketType, Property
 from tidings.protocols.mqtt.publisher import RECEIVE_MAXIMUM, TOPIC_ALIAS_MAXIMUM, Publisher, unanswered_max
 from tidings.protocols.mqtt.reasons import RETURN_CODES, MqttError, Reason, reason_of
+from tidings.protocols.mqtt.session_opening import EncodedWill, SessionOpening, SessionState, linger, milliseconds
 from tidings.protocols.mqtt.splitter import PacketSplitter
 from tidings.protocols.mqtt.subscriber import MqttSubscriber
 from tidings.protocols.native.frames import FrameType, unsigned, whole_frame

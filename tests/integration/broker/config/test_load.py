@@ -12,7 +12,7 @@ from tidings.broker.config.rules import exposed
 from tidings.broker.config.tables import PROTOCOLS, Configuration, LimitsTable
 from tidings.cli.broker import SESSIONS
 from tidings.delivery.policy import Overflow, QueuePolicy
-from tidings.delivery.redelivery import Backoff
+from tidings.delivery.redelivery_delay import Backoff
 from tidings.errors import ConfigError, UsageError
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination, DestinationPattern

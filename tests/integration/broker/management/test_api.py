@@ -11,7 +11,7 @@ from tidings.broker.management.operations import OPERATIONS, PREFIX
 from tidings.broker.security.passwords import Cost
 from tidings.client import Subscription, connect
 from tidings.delivery.policy import Overflow, QueuePolicy
-from tidings.delivery.redelivery import Backoff
+from tidings.delivery.redelivery_delay import Backoff
 from tidings.errors import ConnectionLostError
 from tidings.model.destination import DestinationPattern
 from tidings.node.limits import BrokerLimits

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.delivery.policy import QueuePolicy
-from tidings.delivery.redelivery import Backoff, RedeliveryTimes
+from tidings.delivery.redelivery_delay import Backoff, RedeliveryTimes
 from tidings.errors import TidingsError
 from tidings.model.destination import DestinationPattern
 from tidings.node import inputs
