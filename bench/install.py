@@ -199,7 +199,7 @@ kill $two $one; wait $two $one
     return int(made.shell(text).split()[-1]) / 1000
 
 
-BROKER = "tidings broker > broker.log 2>&1 & broker=$!\nawait 'info ready' broker.log"
+BROKER = "rm -rf tidings-data; tidings broker > broker.log 2>&1 & broker=$!\nawait 'info ready' broker.log"
 BLOCK = "=== block"  # before what the block of this number prints
 
 
