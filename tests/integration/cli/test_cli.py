@@ -428,7 +428,7 @@ def test_event_types_are_added_shown_used_and_removed(tidings: Command) -> None:
         assert "E_TYPE_SUBTYPES" in tidings("type", "remove", "Trade", *at)[2]
         assert tidings("type", "remove", "Sale", *at) == (0, "removed Sale\n", "")
         assert json.loads(tidings("type", "list", "--json", *at)[1]) == [
-            {"name": "Trade", "parent": None, "attributes": {"price": "float"}}
+            {"name": "Trade", "parent": None, "attributes": {"price": "float"}, "version": 1}
         ]
         for wrong in (("type", "add", "Gift", "price"), ("type", "add", "Gift", "price:number")):
             assert "E_TYPE_ATTRIBUTE" in tidings(*wrong, *at)[2]
