@@ -129,7 +129,8 @@ def test_a_quiet_broker_is_measuring_and_gives_no_verdict(fresh: Chrome) -> None
         page = Browser(fresh, console.home)
         page.open("/capacity")
         page.sees("Measuring: too little has been seen")
-        assert [one.text for one in page.all(".t-figure .value")][1:] == ["measuring …"] * 3
+        values = ["measuring …"] * 3
+        page.until(lambda: [one.text for one in page.all(".t-figure .value")][1:] == values or None)
         assert "One broker" not in page.text()
 
 
