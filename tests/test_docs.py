@@ -53,7 +53,6 @@ NOT_RUN = [
     "docs/howto/high_availability.md: tidings broker --standby --data pair --port 7311 --metrics-p",
     "docs/howto/secure.md: tidings sub 'ticks.>' --url tidings+tls://broker.example:730",
     "docs/howto/sizing.md: tidings plan capacity --from-broker 127.0.0.1:8700 --subscri",
-    "docs/howto/trace.md: tidings trace --key order_id=4711 --since 2025-11-01",
     "docs/lab.md: tidings lab run quick --server tidings",
     "docs/lab.md: tidings lab calibrate 127.0.0.1:61613 --protocol stomp --per",
     "docs/lab.md: tidings lab validate model.json --broker native=127.0.0.1:73",
