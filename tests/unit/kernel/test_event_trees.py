@@ -20,7 +20,7 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
 from tidings.model.values import Untyped, Value
-from tidings.node.clients.event_type_requests import KINDS
+from tidings.node.clients.event_type_requests import kind_number
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.event_tables import PlaneTrees
 from tidings.routing.hermes.messages import (
@@ -183,7 +183,7 @@ def test_the_plane_lets_through_what_fits_and_shows_the_rest(
     number = forwarder.open()
     forwarder.log_in(number, 1 << 20, False)
     topic = topic_of(("T",))
-    form = [(name, KINDS.index(kind), False) for name, kind in tree.attributes("T").items()]
+    form = [(name, kind_number(kind), False) for name, kind in tree.attributes("T").items()]
     forwarder.advertise_event(number, topic, "T", form)
     message = encode_message(Message(Destination(topic), dict(properties), type=jms_type))
     publish = frame(PUBLISH, bytes(4) + message)

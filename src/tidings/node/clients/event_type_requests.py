@@ -230,7 +230,7 @@ class EventTypeRequests:
         client.advertised[name] = tree
         self._publishers.setdefault(name, set()).add(client)
         optional = tree.optional(name)
-        declared = [(one, _number(kind), one in optional) for one, kind in tree.attributes(name).items()]
+        declared = [(one, kind_number(kind), one in optional) for one, kind in tree.attributes(name).items()]
         self._plane.advertise_event(
             client.number, topic_of(_path((*_ancestors(tree, name), tree[name]))), name, declared
         )
@@ -284,7 +284,7 @@ class EventTypeRequests:
         return any(client.principal.may(operation, topic_of(_path(chain))) for operation in OPERATIONS)
 
 
-def _number(kind: AttributeType) -> int:
+def kind_number(kind: AttributeType) -> int:
     """The plane's number of a type; to it times are whole numbers."""
     return KINDS.index(AttributeType.INT if kind is AttributeType.TIME else kind)
 
