@@ -196,7 +196,14 @@ class MqttWriter(MqttParty):
         confirmed = set(self.model.confirmed)
         return [one for one in self.published if one in confirmed]
 
-    def last_values(self) -> dict[str, bytes]:
-        """By topic."""
+    def last_values(self) -> dict[str, list[bytes]]:
+        """By topic: the last confirmed value, and later ones. Of these a first copy may have been stored before its
+        connection was lost, though the second was refused."""
         confirmed = set(self.model.confirmed)
-        return {topic: value for topic, value in self.values if value in confirmed}
+        found: dict[str, list[bytes]] = {}
+        for topic, value in self.values:
+            if value in confirmed:
+                found[topic] = [value]
+            elif topic in found:
+                found[topic].append(value)
+        return found
