@@ -146,11 +146,13 @@ def test_roles_are_those_of_the_things(browser: Browser) -> None:
 def test_the_keyboard_reaches_tables_that_scroll(browser: Browser, broker: BrokerThread) -> None:
     _put(broker, f"queue:{'x' * 300}", 1)
     driver = browser.driver
-    browser.open("/queues")
-    browser.until(lambda: browser.all("[aria-label=Queues] [role=group]:not([tabindex])") or None)
+    wide = {"width": 2400, "height": 780, "deviceScaleFactor": 1, "mobile": False}
     narrow = {"width": 320, "height": 780, "deviceScaleFactor": 1, "mobile": True}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
     try:
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", wide)
+        browser.open("/queues")
+        browser.until(lambda: browser.all("[aria-label=Queues] [role=group]:not([tabindex])") or None)
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
         browser.until(lambda: browser.all("[role=group][aria-label=Queues][tabindex='0']") or None)
     finally:
         driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -80,7 +80,7 @@ def test_a_trace_in_every_form_and_compaction_afterwards(tmp_path: Path, tidings
         assert "broker 1 (origin, 0" in tree
         assert "▸ <me & you> (0" in tree
         for line in tidings("trace", message, "--times", *at)[1].splitlines()[2:4]:
-            assert re.search(r", [+−][0-9]+ to [+][0-9]+ ms\)$", line)
+            assert re.search(r", [+−][0-9]+ to [+−][0-9]+ ms\)$", line)
         status, text, _ = tidings("trace", message.jms, "--json", *at)
         found = json.loads(text)
         assert (status, found["confirmed"], found["complete"]) == (0, True, True)

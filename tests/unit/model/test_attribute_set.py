@@ -9,7 +9,9 @@ from tidings.model.predicate import Conjunction
 from tidings.model.value_set import Key, contains, key_of, prefix_end
 from tidings.model.values import Untyped
 
-on_x = st.lists(st.one_of(text_constraints(st.just("x")), exact_constraints(st.just("x"))), min_size=1, max_size=4)
+constraints_on_x = st.one_of(text_constraints(st.just("x")), exact_constraints(st.just("x")))
+# No selector has IN without values; what includes nothing is then not always seen, which costs a cover, not a message.
+on_x = st.lists(constraints_on_x.filter(lambda one: one.op is not Op.IN or one.value != ()), min_size=1, max_size=4)
 
 
 @given(on_x)
