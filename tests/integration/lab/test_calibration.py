@@ -61,7 +61,7 @@ def test_every_protocol_delivers_what_it_was_sent(broker: BrokerProcess, protoco
 
 def test_a_broker_is_calibrated_and_answers(broker: BrokerProcess, tmp_path: Path) -> None:
     app, runner, model = make_app(["lab", "plan"]), CliRunner(), tmp_path / "model.json"
-    short = ["--minutes", "0", "--seconds", "0.05", "--points", "2", "-o", str(model), "--metrics", metrics(broker)]
+    short = ["--minutes", "0", "--seconds", "0.25", "--points", "3", "-o", str(model), "--metrics", metrics(broker)]
     where = addresses(broker)["stomp"]
     shown = runner.invoke(app, ["lab", "calibrate", where, "--protocol", "stomp", *short], catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
